@@ -1,0 +1,107 @@
+"""Every error a user can cause, in one tree.
+
+* TunerError
+  * DefinitionError     a study, space, objective or surface file is wrong
+  * SpaceError          values do not belong to the space
+  * StudyError          the study folder cannot be used
+    * StudyBusy           another run holds it
+    * StudyChanged        what was measured before is not what would be measured now
+    * RecordsError        records are damaged or from a newer version
+  * EngineError         the engine cannot be used as the study says
+  * HostError           the machine or cluster cannot do it
+  * HttpError           a server did not answer as its protocol says
+    * HttpUnreachable     nobody answered
+    * HttpStatusError     it answered with an error status
+    * HttpProtocolError   it answered with something that is not the protocol
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class TunerError(Exception):
+    """What went wrong in one sentence, and in `hint` what to do about it."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  {self.hint}" if self.hint else self.message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One fault in a definition file; `where` is `file:line:col`."""
+
+    where: str
+    path: str
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        subject = f"{self.path}: " if self.path else ""
+        text = f"{self.where}: {subject}{self.message}"
+        return f"{text}\n  {self.hint}" if self.hint else text
+
+
+class DefinitionError(TunerError):
+    """All faults found in the definition files, in file order."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)
+
+
+class SpaceError(TunerError):
+    """Values that the search space does not admit."""
+
+
+class StudyError(TunerError):
+    """The study folder cannot be used."""
+
+
+class StudyBusy(StudyError):
+    """Another run holds the study."""
+
+
+class StudyChanged(StudyError):
+    """What would be measured now differs from what the records hold."""
+
+
+class RecordsError(StudyError):
+    """The records are damaged or were written by a newer version."""
+
+
+class EngineError(TunerError):
+    """The engine cannot be used as the study says."""
+
+
+class HostError(TunerError):
+    """The machine or the cluster cannot do what the study needs."""
+
+    exit_code = 4
+
+
+class HttpError(TunerError):
+    """A server did not answer as its protocol says."""
+
+
+class HttpUnreachable(HttpError):
+    """Nobody answered: refused, reset, timed out, or the name is unknown."""
+
+
+class HttpStatusError(HttpError):
+    """The server answered with an error status."""
+
+    def __init__(self, message: str, *, status: int, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+
+
+class HttpProtocolError(HttpError):
+    """The server answered with something that is not the protocol."""
