@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+from tuner.http import Http
+
 from tuner.definitions import EngineDefinition, Value
 from tuner.frozen import Frozen
-from tuner.http import Http
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""Load: a plan for one rung, played against a server; one RequestTiming a request."""
