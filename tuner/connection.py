@@ -1,0 +1,286 @@
+"""One HTTP connection for load: what came is stamped and kept, and read when the clock stopped.
+
+An asyncio protocol with framing by httptools. A stamp is taken just before a request is written
+and once per read; between the two nothing is decoded, so that the client's own work does not show
+up as the server's latency.
+"""
+
+import asyncio
+import errno
+from dataclasses import dataclass, field
+from time import perf_counter
+
+import httptools
+
+from tuner.errors import HttpError, HttpProtocolError, HttpUnreachable
+
+CONNECT_TIMEOUT_S = 10.0
+STALL_S = 300.0
+_NO_BODY = (204, 304)
+
+
+@dataclass(slots=True, kw_only=True)
+class RawExchange:
+    """One request and what came back, in seconds of `time.perf_counter`.
+
+    It fills while the answer arrives. `done_s` is when that was complete; it stays None where the
+    exchange was cut (no `error`) or failed (`error`, at `failed_s`). `stale` says that the server
+    had closed the kept connection, so that it never saw the request.
+    """
+
+    sent_s: float
+    status: int | None = None
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    chunks: list[tuple[float, bytes]] = field(default_factory=list)
+    done_s: float | None = None
+    failed_s: float | None = None
+    error: HttpError | None = None
+    stale: bool = False
+
+    @property
+    def body(self) -> bytes:
+        """All of the body that came."""
+        return b"".join(chunk for _, chunk in self.chunks)
+
+    def header(self, name: bytes) -> bytes:
+        """The first value of a header by its lower-case name, empty where there is none."""
+        return next((value for key, value in self.headers if key.lower() == name), b"")
+
+
+class Connection(asyncio.Protocol):
+    """One keep-alive connection that carries one exchange at a time."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.closed = False
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport
+        self._parser: httptools.HttpResponseParser
+        self._finished: asyncio.Future[None]
+        self._changed: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._raw: RawExchange | None = None
+        self._exchanges = 0
+        self._stall_s = STALL_S
+        self._now = 0.0
+        self._head = False
+        self._ends_with_connection = False
+
+    @classmethod
+    async def open(
+        cls, host: str, port: int, *, timeout_s: float | None = CONNECT_TIMEOUT_S
+    ) -> "Connection":
+        """Connect. Raises: HttpUnreachable."""
+        where = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(timeout_s):
+                _, connection = await loop.create_connection(lambda: cls(where), host, port)
+        except TimeoutError as exc:
+            raise HttpUnreachable(f"{where}: no connection in time") from exc
+        except OSError as exc:
+            raise HttpUnreachable(f"{where}: {_said(exc)}", hint=_open_hint(exc)) from exc
+        return connection
+
+    @property
+    def idle(self) -> bool:
+        """True where the next exchange can start."""
+        return not self.closed and self._raw is None
+
+    async def exchange(self, request: bytes, *, stall_s: float = STALL_S) -> RawExchange:
+        """Send a request and wait for the end of the answer, however it ends.
+
+        A failure stands in the result's `error`; only a cancellation is raised, and closes the
+        connection. `stall_s` is the longest silence, not the longest answer.
+        """
+        raw = self.begin(request, stall_s=stall_s)
+        try:
+            await self._finished
+        except asyncio.CancelledError:
+            self.cut()
+            raise
+        return raw
+
+    def begin(
+        self, request: bytes, *, stall_s: float | None = STALL_S, head: bool = False
+    ) -> RawExchange:
+        """Send a request and return the exchange, which fills as the answer arrives.
+
+        `head` says that the answer has no body whatever its headers say.
+        """
+        if self._raw is not None:
+            raise RuntimeError(f"{self.where}: a second request before the first was answered")
+        self._finished = self._loop.create_future()
+        self._parser = httptools.HttpResponseParser(self)
+        self._head = head
+        self._ends_with_connection = False
+        self._exchanges += 1
+        raw = self._raw = RawExchange(sent_s=perf_counter())
+        if self.closed:
+            raw.stale = True
+            self._fail(HttpUnreachable(f"{self.where}: the server closed the idle connection"))
+            return raw
+        if stall_s is not None:
+            self._stall_s = stall_s
+            self._timer = self._loop.call_later(stall_s, self._check_stall)
+        self._now = raw.sent_s = perf_counter()
+        self._transport.write(request)
+        return raw
+
+    async def wait_for_change(self) -> bool:
+        """Return once more of the answer came, or it ended; False where nothing is under way."""
+        if self._raw is None:
+            return False
+        self._changed = self._loop.create_future()
+        try:
+            await self._changed
+        finally:
+            self._changed = None
+        return True
+
+    def cut(self) -> None:
+        """Close the connection now; an exchange under way is left unfinished."""
+        self.closed = True
+        self._transport.abort()
+        self._end()
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the way to write."""
+        self._transport = transport  # type: ignore[assignment]  # a stream's is a Transport
+
+    def data_received(self, data: bytes) -> None:
+        """Stamp, and find the pieces of the body."""
+        self._now = perf_counter()
+        if self._raw is None:
+            self.cut()  # nobody asked: what follows could not be told from an answer
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as exc:
+            self._fail(
+                HttpProtocolError(
+                    f"{self.where}: expected an HTTP answer, found {data[:60]!r} ({exc})"
+                )
+            )
+
+    def eof_received(self) -> None:
+        """Let asyncio close: a server that ended its side will not finish its answer."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the exchange under way: complete only where its body ends with the connection."""
+        self.closed = True
+        raw = self._raw
+        if raw is None:
+            return
+        self._now = perf_counter()
+        if self._ends_with_connection and exc is None:
+            raw.done_s = self._now
+            self._end()
+        elif raw.status is None and not raw.headers:
+            raw.stale = self._exchanges > 1
+            self._fail(HttpUnreachable(f"{self.where}: {_lost(exc)} before any answer"))
+        else:
+            size = sum(len(chunk) for _, chunk in raw.chunks)
+            message = f"{self.where}: {_lost(exc)} after {size} bytes of an unfinished answer"
+            self._fail(HttpProtocolError(message) if exc is None else HttpUnreachable(message))
+
+    # What httptools calls.
+
+    def on_message_begin(self) -> None:
+        """Refuse more than one answer to one question."""
+        if self._raw is None:
+            self.cut()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header."""
+        if self._raw is not None:
+            self._raw.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """Learn the status and how the body will end."""
+        raw = self._raw
+        if raw is None:
+            return
+        status = self._parser.get_status_code()
+        if status < 200:
+            return
+        raw.status = status
+        framed = raw.header(b"content-length") or raw.header(b"transfer-encoding")
+        self._ends_with_connection = not framed and status not in _NO_BODY
+        if self._head:
+            self._complete()
+        self._wake()
+
+    def on_body(self, body: bytes) -> None:
+        """Keep a piece of the body with the time of its read."""
+        if self._raw is not None:
+            self._raw.chunks.append((self._now, body))
+            if self._changed is not None:
+                self._wake()
+
+    def on_message_complete(self) -> None:
+        """End the exchange, unless this was only a 1xx."""
+        raw = self._raw
+        if raw is None:
+            return
+        if raw.status is None:
+            raw.headers.clear()
+        else:
+            self._complete()
+
+    # How an exchange ends.
+
+    def _complete(self) -> None:
+        if self._raw is not None:
+            self._raw.done_s = self._now
+        if not self._parser.should_keep_alive():
+            self.closed = True
+            self._transport.close()
+        self._end()
+
+    def _fail(self, error: HttpError) -> None:
+        if self._raw is not None:
+            self._raw.error = error
+            self._raw.failed_s = perf_counter()
+        self.cut()
+
+    def _end(self) -> None:
+        if self._raw is None:
+            return
+        self._raw = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._finished.done():
+            self._finished.set_result(None)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)
+
+    def _check_stall(self) -> None:
+        # One timer per exchange that looks at the last stamp: none is touched on a read.
+        quiet_s = perf_counter() - self._now
+        if quiet_s >= self._stall_s:
+            self._fail(HttpUnreachable(f"{self.where}: silent for {quiet_s:.1f} s"))
+        else:
+            self._timer = self._loop.call_later(self._stall_s - quiet_s, self._check_stall)
+
+
+def _said(exc: OSError) -> str:
+    return exc.strerror or str(exc) or type(exc).__name__
+
+
+def _open_hint(exc: OSError) -> str:
+    if exc.errno in (errno.EMFILE, errno.ENFILE):
+        return "Raise the limit of open files (ulimit -n)."
+    return ""
+
+
+def _lost(exc: Exception | None) -> str:
+    if exc is None:
+        return "closed"
+    return _said(exc).lower() if isinstance(exc, OSError) else str(exc)
