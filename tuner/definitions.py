@@ -6,18 +6,23 @@ The models say what is right; `tuner.validation` says what is wrong, where and h
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from tuner.frozen import Frozen
 
 Value = bool | int | float | str | None
 """What a parameter can be set to; None leaves the flag or variable out."""
 
+FlagName = Annotated[str, Field(min_length=1), AfterValidator(lambda name: name.lstrip("-"))]
+"""A flag, written with its dashes or without; stored without."""
+
 Operand = Value | list[Value] | dict[Literal["lt", "le", "gt", "ge", "not"], Value]
 Condition = dict[str, Operand]
 """Parameter name → the value it must have, a list of values any of which will do, or a
-comparison such as `{gt: 8}`; a string operand of a comparison may name another parameter.
-All entries of a condition must hold."""
+comparison such as `{gt: 8}`; all entries must hold.
+
+A text on the right of lt, le, gt, ge names another parameter. An inactive parameter counts as
+null: it satisfies null and `{not: 8}`, and none of lt, le, gt, ge."""
 
 Attacks = Literal[
     "launch-overhead", "communication", "expert-gemm", "attention", "memory", "scheduling"
@@ -30,9 +35,13 @@ EFFORT_HOURS: Mapping[str, float] = {"minutes": 0.25, "hours": 4.0, "days": 24.0
 
 class _Parameter(Frozen):
     """A flag (by its name, dashes or none; the parameter's own name where nothing is said), an
-    environment variable, or a build."""
+    environment variable, or a build.
 
-    flag: str | None = None
+    Where `when` does not hold the parameter is inactive: it is not set at all. A default of null
+    leaves it to the engine, and the search then tries that too.
+    """
+
+    flag: FlagName | None = None
     env: str | None = None
     build: bool = False
     when: Condition = {}
@@ -41,7 +50,8 @@ class _Parameter(Frozen):
 
 class BoolParameter(_Parameter):
     """On or off. `presence`: the flag stands alone when true; `value`: `--flag true|false`;
-    `negation`: `--flag` or `--no-flag`."""
+    `negation`: `--flag` or `--no-flag`. A variable is 1, and when false absent (`presence`)
+    or 0 (`value`)."""
 
     type: Literal["bool"]
     style: Literal["presence", "value", "negation"] = "presence"
@@ -57,7 +67,10 @@ class ChoiceParameter(_Parameter):
 
 
 class IntParameter(_Parameter):
-    """A whole number from `low` to `high`, both included."""
+    """A whole number from `low` to `high`, both included, in steps from `low`.
+
+    With `log` the search tries powers of two and both ends.
+    """
 
     type: Literal["int"]
     low: int
@@ -101,10 +114,10 @@ class Require(Frozen):
 class Hypothesis(Frozen):
     """A change that somebody expects to help, written down before it is measured."""
 
-    id: str
+    id: str = Field(min_length=1)
     change: dict[str, Value] = Field(min_length=1)
     claim: str
-    gain_percent: tuple[float, float]
+    gain_percent: tuple[float, float] = Field(description="two numbers, from and to, in percent")
     effort: Effort = "minutes"
     risk: Risk = "low"
     why: str = ""
@@ -159,33 +172,31 @@ class Objective(Frozen):
     decision: Decision = Decision()
 
 
-class EngineDefinition(Frozen):
-    """Which engine and how it is launched: its own interpreter, a command prefix, or an image.
-
-    `builds` are further launches of the same engine that a build parameter selects by name.
-    """
-
-    name: Literal["vllm", "sglang", "rehearsal"]
-    python: str | None = None
-    command: list[str] | None = None
-    image: str | None = None
-    surface: str | None = None
-    builds: dict[str, "Launch"] = {}
-    ready_timeout_s: float = Field(default=1800.0, gt=0)
-
-
 class Launch(Frozen):
     """One way to start the engine; exactly one of the three."""
 
-    python: str | None = None
-    command: list[str] | None = None
-    image: str | None = None
+    python: str | None = Field(default=None, min_length=1)
+    command: list[str] | None = Field(default=None, min_length=1)
+    image: str | None = Field(default=None, min_length=1)
+
+
+class EngineDefinition(Launch):
+    """Which engine and how it is launched: its own interpreter, a command prefix, or an image.
+
+    `builds` are further launches of the same engine that a build parameter selects by name. A
+    rehearsal needs a `surface` and may leave the launch out.
+    """
+
+    name: Literal["vllm", "sglang", "rehearsal"]
+    surface: str | None = None
+    builds: dict[str, Launch] = {}
+    ready_timeout_s: float = Field(default=1800.0, gt=0)
 
 
 class Fixed(Frozen):
     """What every launch gets, baseline included."""
 
-    flags: dict[str, Value] = {}
+    flags: dict[FlagName, Value] = {}
     env: dict[str, str] = {}
 
 
@@ -201,7 +212,11 @@ class Budget(Frozen):
 
     trials: int | None = Field(default=None, ge=1)
     hours: float | None = Field(default=None, gt=0)
-    deadline: str | None = Field(default=None, pattern=r"^([01]\d|2[0-3]):[0-5]\d$")
+    deadline: str | None = Field(
+        default=None,
+        pattern=r"^([01]\d|2[0-3]):[0-5]\d$",
+        description="a time of day from 00:00 to 23:59",
+    )
 
 
 class Search(Frozen):
