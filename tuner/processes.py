@@ -1,0 +1,197 @@
+"""What /proc knows: who descends from whom, who carries a mark, who listens, who maps what.
+
+Standard library only: the supervisor imports it in an interpreter without site-packages.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+PROC = Path("/proc")
+SHARED_MEMORY = "/dev/shm/"  # noqa: S108
+LISTEN = "0A"
+TICK_S = 0.02
+
+
+class Process(NamedTuple):
+    """One process; pid and `started` (clock ticks since boot) together are never used twice."""
+
+    pid: int
+    parent: int
+    state: str
+    started: int
+
+
+def read(pid: int) -> Process | None:
+    """The process as it is now, None where there is none (a zombie holds nothing: none)."""
+    try:
+        text = (PROC / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return None
+    # The command name stands in parentheses and may itself hold spaces and parentheses.
+    fields = text[text.rindex(")") + 2 :].split()
+    if fields[0] in "ZX" and not _threads_live(pid):
+        return None
+    return Process(pid, int(fields[1]), fields[0], int(fields[19]))
+
+
+def table() -> dict[int, Process]:
+    """Every process that this one can see."""
+    found = (read(int(entry.name)) for entry in PROC.iterdir() if entry.name.isdecimal())
+    return {process.pid: process for process in found if process}
+
+
+def alive(pid: int, started: int) -> bool:
+    """True while this very process runs, not merely one that was given its number."""
+    process = read(pid)
+    return process is not None and process.started == started
+
+
+def descendants(roots: Iterable[int], processes: Mapping[int, Process]) -> set[int]:
+    """Children, grandchildren and so on of the roots; the roots themselves are left out."""
+    children: dict[int, list[int]] = {}
+    for process in processes.values():
+        children.setdefault(process.parent, []).append(process.pid)
+    found: set[int] = set()
+    waiting = list(roots)
+    while waiting:
+        new = [pid for pid in children.get(waiting.pop(), ()) if pid not in found]
+        found.update(new)
+        waiting.extend(new)
+    return found
+
+
+def marked(name: str, value: str, processes: Iterable[int]) -> set[int]:
+    """Those of the processes that were started with this environment variable."""
+    mark = f"{name}={value}".encode()
+    return {pid for pid in processes if mark in _read_bytes(pid, "environ").split(b"\0")}
+
+
+def tree(name: str, value: str, roots: Iterable[int] = ()) -> list[Process]:
+    """All that descends from the roots or carries the mark, and what descends from those.
+
+    The roots themselves and the caller are left out.
+    """
+    processes = table()
+    found = marked(name, value, processes) | descendants(roots, processes)
+    found |= descendants(found, processes)
+    return [processes[pid] for pid in found - {os.getpid(), *roots}]
+
+
+def send(process: Process, signal_number: int) -> bool:
+    """Signal this very process; False where it is gone or not ours."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except OSError:
+        return False
+    try:
+        if not alive(process.pid, process.started):
+            return False
+        signal.pidfd_send_signal(handle, signal_number)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def kill_all(find: Callable[[], list[Process]], limit_s: float) -> tuple[set[Process], int]:
+    """SIGKILL what `find` finds until it finds nothing: (killed, survivors at the limit).
+
+    Repeated because a process may fork between being found and being killed.
+    """
+    killed: set[Process] = set()
+    end = time.monotonic() + limit_s
+    while found := find():
+        killed.update(process for process in found if send(process, signal.SIGKILL))
+        if time.monotonic() > end:
+            return killed, len(found)
+        time.sleep(TICK_S)
+    return killed, 0
+
+
+def command_line(pid: int) -> str:
+    """The command line, or the bare name of a kernel thread; "?" where it cannot be read."""
+    words = _read_bytes(pid, "cmdline").split(b"\0")
+    text = b" ".join(word for word in words if word) or _read_bytes(pid, "comm").strip()
+    return text.decode(errors="replace") or "?"
+
+
+def listening_sockets(port: int) -> set[str]:
+    """Inode numbers of the TCP sockets that listen on this port, on any address."""
+    inodes: set[str] = set()
+    for family in ("tcp", "tcp6"):
+        try:
+            lines = (PROC / "net" / family).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for fields in map(str.split, lines):
+            if fields[3] == LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
+                inodes.add(fields[9])
+    return inodes
+
+
+def holders(inodes: set[str], pids: Iterable[int]) -> dict[str, int]:
+    """Which of the processes holds each socket open; sockets that none holds are left out."""
+    found: dict[str, int] = {}
+    for pid in pids:
+        for target in _open_files(pid):
+            inode = target.removeprefix("socket:[").removesuffix("]")
+            if inode in inodes:
+                found[inode] = pid
+    return found
+
+
+def shared_memory(pids: Iterable[int]) -> set[str]:
+    """Files of /dev/shm that any of the processes has open or mapped."""
+    found: set[str] = set()
+    for pid in pids:
+        found.update(name for name in _open_files(pid) if name.startswith(SHARED_MEMORY))
+        for line in _read_bytes(pid, "maps").decode(errors="replace").splitlines():
+            _, mark, name = line.partition(SHARED_MEMORY)
+            if mark and not name.endswith(" (deleted)"):
+                found.add(SHARED_MEMORY + name)
+    return {name for name in found if not name.endswith(" (deleted)")}
+
+
+def remove_shared_memory(names: Iterable[str]) -> list[str]:
+    """Unlink those segments that no process holds any more; returns what was removed."""
+    candidates = {name for name in names if Path(name).exists()}
+    if not candidates:
+        return []
+    removed = []
+    for name in sorted(candidates - shared_memory(table())):
+        try:
+            Path(name).unlink()
+        except OSError:
+            continue
+        removed.append(name)
+    return removed
+
+
+def _threads_live(pid: int) -> bool:
+    # A process whose main thread has ended reads as a zombie while its other threads run on.
+    try:
+        return len(list((PROC / str(pid) / "task").iterdir())) > 1
+    except OSError:
+        return False
+
+
+def _open_files(pid: int) -> list[str]:
+    targets = []
+    with suppress(OSError):
+        for entry in (PROC / str(pid) / "fd").iterdir():
+            with suppress(OSError):
+                targets.append(str(entry.readlink()))
+    return targets
+
+
+def _read_bytes(pid: int, name: str) -> bytes:
+    try:
+        return (PROC / str(pid) / name).read_bytes()
+    except OSError:
+        return b""
