@@ -1,0 +1,273 @@
+"""From records to a winner, or to "no configuration beats the baseline beyond noise". Pure.
+
+Search-time numbers choose finalists and never crown them: the best of many noisy values is too
+good. A winner is judged by launches made for nothing else, against every launch of the baseline,
+none of which was chosen for its result.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tuner.arms import Arms, compare, counts_against
+from tuner.definitions import Objective
+from tuner.effects import (
+    Drift,
+    Effect,
+    Judgement,
+    Noise,
+    detectable_percent,
+    drift,
+    judge,
+    launches_to_decide,
+    pooled_noise,
+)
+from tuner.records import TrialRecord
+from tuner.score import Breach, slo_breaches
+
+FRESH_LAUNCHES = 2
+"""A winner needs so many launches made after it was chosen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoiseFloor:
+    """Launch-to-launch noise of the score and of each rung; None where nothing was repeated."""
+
+    score: Noise | None
+    rungs: Mapping[int, Noise]
+    confidence: float
+    control_launches: int
+
+    @property
+    def rung_sd(self) -> dict[int, float]:
+        """Relative deviation by concurrency, as `score.hopeless` takes it."""
+        return {concurrency: noise.sd for concurrency, noise in self.rungs.items()}
+
+    def detectable_percent(self, launches: int) -> float | None:
+        """The smallest true gain that so many launches of a configuration are likely to show."""
+        return detectable_percent(
+            self.score, launches, self.control_launches, confidence=self.confidence
+        )
+
+    def __str__(self) -> str:
+        if self.score is None:
+            return "launch-to-launch noise is unknown: nothing was launched twice"
+        if self.score.sd == 0:
+            return "all repeated launches were identical: no noise was seen"
+        rungs = ", ".join(f"{n.sd_percent:.1f} % at {c}" for c, n in sorted(self.rungs.items()))
+        return (
+            f"launch-to-launch noise {self.score.sd_percent:.1f} % of the score ({rungs};"
+            f" {self.score.df} degrees of freedom)"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finalist:
+    """A configuration that was launched afresh, and what became of it.
+
+    `refused` is why it cannot be the winner, empty for one that may.
+    """
+
+    key: str
+    trials: tuple[int, ...]
+    effect: Effect | None
+    judgement: Judgement | None
+    breaches: tuple[Breach, ...]
+    refused: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conclusion:
+    """What the study found, in a sentence that can be quoted alone.
+
+    `effect` is the winner's, or where there is none the best finalist's. `detectable_percent` is
+    the gain that as many fresh launches (two at least) would likely have shown.
+    """
+
+    winner_key: str | None
+    effect: Effect | None
+    sentence: str
+    detectable_percent: float | None
+    noise: NoiseFloor
+    drift: Drift | None
+    finalists: tuple[Finalist, ...]
+
+
+def noise_floor(records: Iterable[TrialRecord], objective: Objective) -> NoiseFloor:
+    """How much launches of one and the same configuration differ, pooled over all repeated ones."""
+    return _noise_floor(Arms(records, objective))
+
+
+def baseline_drift(records: Iterable[TrialRecord], objective: Objective) -> Drift | None:
+    """How the baseline itself changed through the night; None with fewer than three launches."""
+    return _drift(Arms(records, objective))
+
+
+def finalists(records: Iterable[TrialRecord], objective: Objective) -> list[str]:
+    """Keys worth launching afresh, best first: measured above the baseline and within all limits.
+
+    Where the baseline itself breaks a limit, whatever keeps to all of them is worth it.
+    """
+    arms = Arms(records, objective)
+    baseline = arms.scores(arms.baseline)
+    if not baseline:
+        return []
+    bar = sum(sample.value for sample in baseline) / len(baseline)
+    infeasible = bool(_baseline_breaches(arms))
+    estimates: dict[str, float] = {}
+    for key, group in arms.candidates().items():
+        values = [sample.value for sample in arms.scores(group)]
+        mean = sum(values) / len(values) if values else None
+        if mean is not None and (mean > bar or infeasible) and _acceptable(group, objective):
+            estimates[key] = mean
+    return sorted(estimates, key=lambda key: -estimates[key])
+
+
+def conclusion(records: Iterable[TrialRecord], objective: Objective) -> Conclusion:
+    """The winner by fresh launches, or that there is none, and what the night could have shown.
+
+    A winner was launched afresh at least twice, every time served the whole ladder within all
+    limits, and its interval lies above zero and not inside the band that counts as no effect.
+    With k finalists each is judged with error min(a, 2 a / k), a = 1 - confidence: gains are the
+    upper half of that error, so that the chance of crowning any of them without a gain is at most
+    a (Bonferroni). Looking again after every further launch is not corrected for.
+    Where the baseline itself breaks a limit, the best finalist that keeps to all of them wins.
+    """
+    arms = Arms(records, objective)
+    floor, slope = _noise_floor(arms), _drift(arms)
+    baseline_breaches = _baseline_breaches(arms)
+    keys = arms.confirmed_keys()
+    error = 1 - objective.decision.confidence
+    confidence = 1 - min(error, 2 * error / max(len(keys), 1))
+    judged = tuple(_finalist(arms, key, confidence, bool(baseline_breaches)) for key in keys)
+    winner = _best(f for f in judged if not f.refused)
+    shown = winner or _best(judged)
+    most = max([len(finalist.trials) for finalist in judged], default=0)
+    detectable = floor.detectable_percent(max(most, FRESH_LAUNCHES))
+    found = (
+        _won(winner, baseline_breaches) if winner else _nothing_won(arms, judged, shown, detectable)
+    )
+    return Conclusion(
+        winner_key=winner.key if winner else None,
+        effect=shown.effect if shown else None,
+        sentence=f"{found}{_drift_words(slope)}",
+        detectable_percent=detectable,
+        noise=floor,
+        drift=slope,
+        finalists=judged,
+    )
+
+
+def _noise_floor(arms: Arms) -> NoiseFloor:
+    groups = arms.repeated()
+    rungs = {
+        rung.concurrency: pooled_noise(arms.rung(group, rung.concurrency) for group in groups)
+        for rung in arms.objective.ladder
+    }
+    return NoiseFloor(
+        score=pooled_noise(arms.scores(group) for group in groups),
+        rungs={concurrency: noise for concurrency, noise in rungs.items() if noise is not None},
+        confidence=arms.objective.decision.confidence,
+        control_launches=len(arms.scores(arms.baseline)),
+    )
+
+
+def _drift(arms: Arms) -> Drift | None:
+    return drift(arms.scores(arms.baseline), confidence=arms.objective.decision.confidence)
+
+
+def _acceptable(group: Iterable[TrialRecord], objective: Objective) -> bool:
+    return not any(counts_against(r) or slo_breaches(r.rungs, objective) for r in group)
+
+
+def _baseline_breaches(arms: Arms) -> tuple[Breach, ...]:
+    """The limits that the baseline broke, where most of its launches broke one."""
+    found = [slo_breaches(record.rungs, arms.objective) for record in arms.baseline]
+    broken = [breaches for breaches in found if breaches]
+    return broken[0] if 2 * len(broken) > len(found) else ()
+
+
+def _finalist(arms: Arms, key: str, confidence: float, baseline_infeasible: bool) -> Finalist:
+    records = arms.fresh(key)
+    breaches = tuple(b for record in records for b in slo_breaches(record.rungs, arms.objective))
+    found = compare(arms, records, arms.baseline, confidence=confidence)
+    judgement = judge(found, arms.objective.decision) if found else None
+    refused = _unfit(records, found, breaches)
+    if not refused and found and judgement != "helps" and not baseline_infeasible:
+        refused = _not_better(found, judgement, arms.objective)
+    return Finalist(
+        key=key,
+        trials=tuple(record.number for record in records),
+        effect=found,
+        judgement=judgement,
+        breaches=breaches,
+        refused=refused,
+    )
+
+
+def _unfit(records: Sequence[TrialRecord], found: Effect | None, breaches: Sequence[Breach]) -> str:
+    """Why a configuration is out, however fast."""
+    for record in records:
+        if counts_against(record):
+            cause = record.failure.cause if record.failure else record.outcome
+            return f"trial {record.number} did not complete: {cause}"
+    if breaches:
+        return f"breaks {breaches[0]}"
+    if found is None or found.launches < FRESH_LAUNCHES:
+        done = found.launches if found else 0
+        return f"{done} of the {FRESH_LAUNCHES} fresh launches that a winner needs"
+    return ""
+
+
+def _not_better(found: Effect, judgement: Judgement | None, objective: Objective) -> str:
+    if judgement == "no effect":
+        band = objective.decision.equivalence_percent
+        return f"no effect beyond noise: inside the band of {band:g} % that counts as none"
+    if judgement == "regresses":
+        return "regresses"
+    more = launches_to_decide(found, objective.decision)
+    return "inconclusive" + (f"; {more} more launches of each side would decide" if more else "")
+
+
+def _best(finalists: Iterable[Finalist]) -> Finalist | None:
+    measured = [finalist for finalist in finalists if finalist.effect is not None]
+    return max(measured, key=lambda f: f.effect.gain_percent if f.effect else 0.0, default=None)
+
+
+def _won(winner: Finalist, baseline_breaches: Sequence[Breach]) -> str:
+    launches = f"from {len(winner.trials)} fresh launches"
+    if baseline_breaches:
+        return (
+            f"Keeps to every limit, where the baseline breaks {baseline_breaches[0]}:"
+            f" {winner.effect} against the baseline {launches}."
+        )
+    return f"{winner.effect} over the baseline {launches}."
+
+
+def _nothing_won(
+    arms: Arms, judged: Sequence[Finalist], shown: Finalist | None, detectable: float | None
+) -> str:
+    if not arms.scores(arms.baseline):
+        return "Nothing can be concluded: no launch of the baseline measured the whole ladder."
+    likely = f" A gain of {detectable:.1f} % would likely have been found." if detectable else ""
+    if shown:
+        best = f"The best of {len(judged)} launched afresh" if len(judged) > 1 else "The finalist"
+        said = f"{best}: {shown.effect}, {shown.refused}."
+        return f"No configuration beats the baseline beyond noise. {said}{likely}"
+    if judged:
+        return f"No configuration is shown to beat the baseline: {judged[0].refused}."
+    ahead = len(finalists(arms.records, arms.objective))
+    if ahead:
+        return (
+            "No configuration is shown to beat the baseline: of those measured"
+            f" {ahead} looked faster once, and none was launched afresh."
+        )
+    return f"No configuration beats the baseline beyond noise: none looked faster.{likely}"
+
+
+def _drift_words(slope: Drift | None) -> str:
+    if slope is None or not slope.beyond_noise:
+        return ""
+    return (
+        f" The baseline itself changed by {slope.change_percent:+.1f} % over the night"
+        f" (interval {slope.low_percent:+.1f} to {slope.high_percent:+.1f})."
+    )
