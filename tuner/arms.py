@@ -12,14 +12,20 @@ from tuner.score import log_throughputs, reference
 class Arms:
     """The launches of a study, read once: which belong together, and what each measured.
 
-    A launch that resolved to another's effective arguments counts for that one's configuration.
+    `baseline_key` names the baseline; where it is not said, the launches of its kind do.
     """
 
-    def __init__(self, records: Iterable[TrialRecord], objective: Objective) -> None:
+    def __init__(
+        self,
+        records: Iterable[TrialRecord],
+        objective: Objective,
+        baseline_key: str | None = None,
+    ) -> None:
         self.records = tuple(records)
         self.objective = objective
         by_number = {record.number: record for record in self.records}
-        self.baseline_keys = {r.key for r in self.records if r.kind == "baseline"}
+        launched = next((r.key for r in self.records if r.kind == "baseline"), None)
+        self.baseline_key = baseline_key or launched
         self.baseline = tuple(r for r in self.records if self._is_baseline(r))
         self.reference = reference((r.rungs for r in self.baseline), objective)
         self._original = {
@@ -44,7 +50,7 @@ class Arms:
     def confirmed_keys(self) -> tuple[str, ...]:
         """Configurations that were launched afresh, in order of their first such launch."""
         keys = (r.key for r in self.records if r.kind == "confirm")
-        return tuple(key for key in dict.fromkeys(keys) if key not in self.baseline_keys)
+        return tuple(key for key in dict.fromkeys(keys) if key != self.baseline_key)
 
     def scores(self, records: Iterable[TrialRecord]) -> list[Sample]:
         """The log score of each launch that measured every rung."""
@@ -65,7 +71,7 @@ class Arms:
         same = {record.effective_key for record in self.baseline if record.effective_key}
         groups: dict[str, list[TrialRecord]] = {}
         for record in self.records:
-            is_baseline = record.key in self.baseline_keys or record.effective_key in same
+            is_baseline = record.key == self.baseline_key or record.effective_key in same
             if not is_baseline and record.outcome in ("completed", "failed"):
                 groups.setdefault(record.key, []).append(record)
         return groups
@@ -83,8 +89,7 @@ class Arms:
         return [group for group in groups.values() if len(group) > 1]
 
     def _is_baseline(self, record: TrialRecord) -> bool:
-        confirms = record.kind == "confirm" and record.key in self.baseline_keys
-        return record.kind == "baseline" or confirms
+        return record.key == self.baseline_key and record.kind in ("baseline", "confirm")
 
     def _log_score(self, rungs: Sequence[RungMeasurement]) -> float | None:
         """The score's logarithm but for the reference, which cancels between launches."""

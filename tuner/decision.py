@@ -5,6 +5,7 @@ good. A winner is judged by launches made for nothing else, against every launch
 none of which was chosen for its result.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from tuner.effects import (
     Effect,
     Judgement,
     Noise,
+    Sample,
     detectable_percent,
     drift,
     judge,
@@ -36,11 +38,6 @@ class NoiseFloor:
     rungs: Mapping[int, Noise]
     confidence: float
     control_launches: int
-
-    @property
-    def rung_sd(self) -> dict[int, float]:
-        """Relative deviation by concurrency, as `score.hopeless` takes it."""
-        return {concurrency: noise.sd for concurrency, noise in self.rungs.items()}
 
     def detectable_percent(self, launches: int) -> float | None:
         """The smallest true gain that so many launches of a configuration are likely to show."""
@@ -92,6 +89,18 @@ class Conclusion:
     finalists: tuple[Finalist, ...]
 
 
+def reference(
+    records: Iterable[TrialRecord], objective: Objective, baseline_key: str
+) -> dict[int, float]:
+    """The baseline's geometric mean by rung, over all its launches so far."""
+    return Arms(records, objective, baseline_key).reference
+
+
+def noise_by_rung(records: Iterable[TrialRecord], objective: Objective) -> dict[int, float]:
+    """Relative launch-to-launch deviation by concurrency, as `score.hopeless` takes it."""
+    return {c: noise.sd for c, noise in noise_floor(records, objective).rungs.items()}
+
+
 def noise_floor(records: Iterable[TrialRecord], objective: Objective) -> NoiseFloor:
     """How much launches of one and the same configuration differ, pooled over all repeated ones."""
     return _noise_floor(Arms(records, objective))
@@ -102,27 +111,19 @@ def baseline_drift(records: Iterable[TrialRecord], objective: Objective) -> Drif
     return _drift(Arms(records, objective))
 
 
-def finalists(records: Iterable[TrialRecord], objective: Objective) -> list[str]:
+def finalists(records: Iterable[TrialRecord], objective: Objective, baseline_key: str) -> list[str]:
     """Keys worth launching afresh, best first: measured above the baseline and within all limits.
 
-    Where the baseline itself breaks a limit, whatever keeps to all of them is worth it.
+    The order is that of the search and stays while finalists are launched afresh; one that its
+    fresh launches show not to be better, or to fail, leaves it. Where the baseline itself breaks
+    a limit, whatever keeps to all of them is worth it.
     """
-    arms = Arms(records, objective)
-    baseline = arms.scores(arms.baseline)
-    if not baseline:
-        return []
-    bar = sum(sample.value for sample in baseline) / len(baseline)
-    infeasible = bool(_baseline_breaches(arms))
-    estimates: dict[str, float] = {}
-    for key, group in arms.candidates().items():
-        values = [sample.value for sample in arms.scores(group)]
-        mean = sum(values) / len(values) if values else None
-        if mean is not None and (mean > bar or infeasible) and _acceptable(group, objective):
-            estimates[key] = mean
-    return sorted(estimates, key=lambda key: -estimates[key])
+    return _finalists(Arms(records, objective, baseline_key))
 
 
-def conclusion(records: Iterable[TrialRecord], objective: Objective) -> Conclusion:
+def conclusion(
+    records: Iterable[TrialRecord], objective: Objective, baseline_key: str
+) -> Conclusion:
     """The winner by fresh launches, or that there is none, and what the night could have shown.
 
     A winner was launched afresh at least twice, every time served the whole ladder within all
@@ -132,7 +133,7 @@ def conclusion(records: Iterable[TrialRecord], objective: Objective) -> Conclusi
     a (Bonferroni). Looking again after every further launch is not corrected for.
     Where the baseline itself breaks a limit, the best finalist that keeps to all of them wins.
     """
-    arms = Arms(records, objective)
+    arms = Arms(records, objective, baseline_key)
     floor, slope = _noise_floor(arms), _drift(arms)
     baseline_breaches = _baseline_breaches(arms)
     keys = arms.confirmed_keys()
@@ -157,6 +158,38 @@ def conclusion(records: Iterable[TrialRecord], objective: Objective) -> Conclusi
     )
 
 
+def _finalists(arms: Arms) -> list[str]:
+    baseline = arms.scores(arms.baseline)
+    if not baseline:
+        return []
+    bar = -math.inf if _baseline_breaches(arms) else _mean(baseline)
+    candidates = arms.candidates()
+    estimates = {
+        key: _mean(samples)
+        for key, group in candidates.items()
+        if (samples := arms.scores(r for r in group if r.kind != "confirm"))
+    }
+    return [
+        key
+        for key in sorted(estimates, key=lambda key: -estimates[key])
+        if estimates[key] > bar and _still_open(arms, key, candidates[key])
+    ]
+
+
+def _mean(samples: Sequence[Sample]) -> float:
+    return math.fsum(sample.value for sample in samples) / len(samples)
+
+
+def _still_open(arms: Arms, key: str, group: Iterable[TrialRecord]) -> bool:
+    """Whether every launch kept the limits and fresh ones leave a gain possible."""
+    if any(counts_against(r) or slo_breaches(r.rungs, arms.objective) for r in group):
+        return False
+    fresh = arms.fresh(key)
+    found = compare(arms, fresh, arms.baseline) if len(fresh) >= FRESH_LAUNCHES else None
+    refuted = found and judge(found, arms.objective.decision) in ("no effect", "regresses")
+    return not refuted or bool(_baseline_breaches(arms))
+
+
 def _noise_floor(arms: Arms) -> NoiseFloor:
     groups = arms.repeated()
     rungs = {
@@ -173,10 +206,6 @@ def _noise_floor(arms: Arms) -> NoiseFloor:
 
 def _drift(arms: Arms) -> Drift | None:
     return drift(arms.scores(arms.baseline), confidence=arms.objective.decision.confidence)
-
-
-def _acceptable(group: Iterable[TrialRecord], objective: Objective) -> bool:
-    return not any(counts_against(r) or slo_breaches(r.rungs, objective) for r in group)
 
 
 def _baseline_breaches(arms: Arms) -> tuple[Breach, ...]:
@@ -255,7 +284,7 @@ def _nothing_won(
         return f"No configuration beats the baseline beyond noise. {said}{likely}"
     if judged:
         return f"No configuration is shown to beat the baseline: {judged[0].refused}."
-    ahead = len(finalists(arms.records, arms.objective))
+    ahead = len(_finalists(arms))
     if ahead:
         return (
             "No configuration is shown to beat the baseline: of those measured"
