@@ -1,6 +1,8 @@
 """Timings of requests over a steady window → the numbers of one rung. Pure."""
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tuner.frozen import Frozen
 
@@ -10,7 +12,8 @@ class RequestTiming:
     """What one request did, in seconds on the load's clock (surface time for a rehearsal).
 
     `events` holds (arrival, new output tokens) of every event that carried tokens, in order.
-    Tokens come from the server's own count, never from the number of events.
+    Tokens come from the server's own count, never from the number of events. `done_s` is when it
+    ended, well or with `error`; a request that was cut off has neither.
     """
 
     stream: int
@@ -68,3 +71,211 @@ class RungMeasurement(Frozen):
     itl_ms: Distribution | None
     e2e_ms: Distribution | None
     engine_load: EngineLoad | None = None
+
+
+def measure(
+    timings: Sequence[RequestTiming],
+    *,
+    concurrency: int,
+    start_s: float,
+    end_s: float,
+    gpus: int,
+    load_samples: Sequence[tuple[float, float, float]] = (),
+) -> RungMeasurement:
+    """The numbers of a steady window [start_s, end_s], all units on the load's clock.
+
+    Throughput counts tokens where they fall in time, so that requests longer than the window
+    count for what they did inside it: an event's tokens are spread evenly since the request's
+    event before, a first event's stand at its arrival, input tokens are spread from the sending
+    to the first event, and each is clipped at the window's edges. What a request that was cut off
+    at the window's end had under way is taken as its own pace so far foretells, one event at the
+    most. A failed request's tokens do not count.
+
+    * TTFT: first event - sending, of requests whose first event fell into the window.
+    * TPOT: (last event - first event) / (output tokens - those of the first event), of requests
+      that finished in the window. Where the first event carries one token that is the
+      (latency - ttft) / (output_len - 1) of sglang's and vLLM's benchmarks.
+    * ITL: a gap is divided by the tokens that ended it and counts once for each of them, as
+      sglang's `benchmark/serving.py` does for `/generate`; speculative decoding and chunks of
+      several tokens would otherwise show gaps that no token waited.
+    * E2E: end - sending, of requests that finished in the window.
+    * `tok_s_per_user`: tokens after the first event ÷ time spent on them, over all streams inside
+      the window; it needs no request to finish.
+    * `requests_failed`: those with an error that were sent or ended inside the window.
+
+    Percentiles are numpy's `linear` method (type 7 of Hyndman and Fan, 1996).
+    """
+    view = _Window(start_s, end_s, timings)
+    window_s = max(0.0, end_s - start_s)
+    output = sum(map(view.output_tokens, timings))
+    total_input = sum(map(view.input_tokens, timings))
+    failed = [t for t in timings if t.error is not None and view.saw(t)]
+    output_tok_s = output / window_s if window_s else 0.0
+    input_tok_s = total_input / window_s if window_s else 0.0
+    return RungMeasurement(
+        concurrency=concurrency,
+        window_s=window_s,
+        output_tok_s=output_tok_s,
+        input_tok_s=input_tok_s,
+        total_tok_s=output_tok_s + input_tok_s,
+        tok_s_per_gpu=output_tok_s / gpus,
+        tok_s_per_user=view.decode_tok_s(),
+        requests_completed=sum(1 for _ in view.finished()),
+        requests_failed=len(failed),
+        first_error=min(failed, key=lambda t: t.sent_s).error if failed else None,
+        ttft_ms=_distribution(view.ttfts_s()),
+        tpot_ms=_distribution(view.tpots_s()),
+        itl_ms=_distribution(view.token_gaps_s()),
+        e2e_ms=_distribution(view.latencies_s()),
+        engine_load=_engine_load([s for s in load_samples if view.holds(s[0])]),
+    )
+
+
+class _Window:
+    """What of a request lies between two instants."""
+
+    def __init__(self, start_s: float, end_s: float, timings: Sequence[RequestTiming]) -> None:
+        self.start_s = start_s
+        self.end_s = end_s
+        self._timings = timings
+        ttfts = list(self.ttfts_s())
+        self._usual_ttft_s = sum(ttfts) / len(ttfts) if ttfts else None
+        self._usual_decode_tok_s = self.decode_tok_s()
+
+    def holds(self, at_s: float) -> bool:
+        """True inside; a window owns its end, not its start."""
+        return self.start_s < at_s <= self.end_s
+
+    def saw(self, timing: RequestTiming) -> bool:
+        """True where a request was sent or ended inside."""
+        return self.holds(timing.sent_s) or (
+            timing.done_s is not None and self.holds(timing.done_s)
+        )
+
+    def overlap_s(self, since_s: float, until_s: float) -> float:
+        """How long a span was inside."""
+        return max(0.0, min(until_s, self.end_s) - max(since_s, self.start_s))
+
+    def finished(self) -> Iterator[RequestTiming]:
+        """The requests that came to a good end inside."""
+        for timing in self._timings:
+            if timing.error is None and timing.done_s is not None and self.holds(timing.done_s):
+                yield timing
+
+    def output_tokens(self, timing: RequestTiming) -> float:
+        """Tokens generated inside; those of a failed request are of no use to anybody."""
+        events = timing.events
+        if not events or timing.error is not None:
+            return 0.0
+        inside = float(events[0][1]) if self.holds(events[0][0]) else 0.0
+        for (before_s, _), (at_s, tokens) in pairwise(events):
+            inside += self._share(tokens, before_s, at_s)
+        return inside + self._under_way(timing)
+
+    def input_tokens(self, timing: RequestTiming) -> float:
+        """Input tokens processed inside, of requests that did not fail."""
+        if timing.error is not None:
+            return 0.0
+        if timing.events:
+            return self._share(timing.input_tokens, timing.sent_s, timing.events[0][0])
+        if self._usual_ttft_s is None or not _cut(timing):
+            return 0.0
+        waited_s = self.end_s - timing.sent_s
+        expected_s = max(self._usual_ttft_s, waited_s)
+        overlap_s = self.overlap_s(timing.sent_s, self.end_s)
+        return timing.input_tokens * overlap_s / expected_s if expected_s > 0 else 0.0
+
+    def ttfts_s(self) -> Iterator[float]:
+        """Time to first token."""
+        for timing in self._timings:
+            if timing.events and self.holds(timing.events[0][0]):
+                yield timing.events[0][0] - timing.sent_s
+
+    def tpots_s(self) -> Iterator[float]:
+        """Time per output token after the first event."""
+        for timing in self.finished():
+            if len(timing.events) > 1:
+                (first_s, first_tokens), (last_s, _) = timing.events[0], timing.events[-1]
+                tokens = sum(count for _, count in timing.events)
+                yield (last_s - first_s) / (tokens - first_tokens)
+
+    def token_gaps_s(self) -> Iterator[float]:
+        """The wait for each token after a first event, of events inside."""
+        for timing in self._timings:
+            for (before_s, _), (at_s, tokens) in pairwise(timing.events):
+                if self.holds(at_s):
+                    yield from [(at_s - before_s) / tokens] * tokens
+
+    def latencies_s(self) -> Iterator[float]:
+        """Time from sending to the end."""
+        for timing in self.finished():
+            if timing.done_s is not None:
+                yield timing.done_s - timing.sent_s
+
+    def decode_tok_s(self) -> float | None:
+        """How fast one stream's tokens came while it was generating."""
+        tokens = seconds = 0.0
+        for timing in self._timings:
+            for (before_s, _), (at_s, count) in pairwise(timing.events):
+                overlap_s = self.overlap_s(before_s, at_s)
+                if overlap_s > 0:
+                    tokens += count * overlap_s / (at_s - before_s)
+                    seconds += overlap_s
+        return tokens / seconds if seconds > 0 else None
+
+    def _share(self, tokens: int, since_s: float, until_s: float) -> float:
+        if until_s <= since_s:
+            return float(tokens) if self.holds(until_s) else 0.0
+        return tokens * self.overlap_s(since_s, until_s) / (until_s - since_s)
+
+    def _under_way(self, timing: RequestTiming) -> float:
+        """What was being generated at the end, towards an event that was not waited for."""
+        last_s, tokens = timing.events[-1]
+        since_s = max(last_s, self.start_s)
+        if not _cut(timing) or since_s >= self.end_s:
+            return 0.0
+        if len(timing.events) > 1:
+            gap_s = last_s - timing.events[-2][0]
+        elif self._usual_decode_tok_s:
+            gap_s = tokens / self._usual_decode_tok_s
+        else:
+            return 0.0
+        # Never more than one event: a server that fell silent gets nothing for its silence.
+        expected_s = max(gap_s, self.end_s - last_s)
+        left = timing.requested_tokens - timing.output_tokens
+        return min(tokens, left) * (self.end_s - since_s) / expected_s
+
+
+def _cut(timing: RequestTiming) -> bool:
+    return timing.done_s is None and timing.error is None
+
+
+def _distribution(values_s: Iterable[float]) -> Distribution | None:
+    import numpy as np  # here: the values of this module are needed where no number is computed
+
+    values_ms = np.fromiter(values_s, dtype=float) * 1000
+    if not values_ms.size:
+        return None
+    p50, p90, p95, p99 = np.percentile(values_ms, (50, 90, 95, 99), method="linear")
+    return Distribution(
+        count=int(values_ms.size),
+        mean=float(values_ms.mean()),
+        p50=float(p50),
+        p90=float(p90),
+        p95=float(p95),
+        p99=float(p99),
+        max=float(values_ms.max()),
+    )
+
+
+def _engine_load(samples: Sequence[tuple[float, float, float]]) -> EngineLoad | None:
+    if not samples:
+        return None
+    _, running, queued = zip(*samples, strict=True)
+    return EngineLoad(
+        running_mean=sum(running) / len(running),
+        running_max=max(running),
+        queued_mean=sum(queued) / len(queued),
+        queued_max=max(queued),
+        samples=len(samples),
+    )

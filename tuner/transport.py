@@ -37,7 +37,11 @@ class Channel(Protocol):
         ...
 
     def cut(self) -> None:
-        """Leave what is under way unfinished and close."""
+        """Leave what is under way unfinished, at once."""
+        ...
+
+    async def close(self) -> None:
+        """Cut, and let go of everything."""
         ...
 
 
@@ -89,9 +93,13 @@ class RecordedChannel:
         return raw
 
     def cut(self) -> None:
-        """Leave what is under way unfinished and close."""
+        """Leave what is under way unfinished, at once."""
         if self._connection is not None:
             self._connection.cut()
+
+    async def close(self) -> None:
+        """Cut, and let go of everything."""
+        self.cut()
 
     async def _connected(self) -> Connection:
         if self._connection is None or not self._connection.idle:
@@ -125,9 +133,14 @@ class StockChannel:
         return raw
 
     def cut(self) -> None:
-        """Leave what is under way unfinished and close."""
+        """Leave what is under way unfinished, at once."""
         if self._task is not None:
             self._task.cancel()
+
+    async def close(self) -> None:
+        """Cut, and let go of everything."""
+        self.cut()
+        await self._client.aclose()
 
     async def _fill(self, raw: RawExchange, body: bytes) -> None:
         async def trace(event: str, info: dict[str, Any]) -> None:

@@ -1,0 +1,56 @@
+"""What is asked of the load, and what it hands back."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tuner.measurement import RequestTiming
+
+Api = Literal["completions", "generate"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A running server: OpenAI's `/v1/completions`, or SGLang's `/generate`.
+
+    `time_scale` is surface seconds per real second, 1.0 for every real engine. Prompts are token
+    ids from 10 up to `vocab_size`, which every tokenizer has.
+    """
+
+    base_url: str
+    api: Api
+    model: str
+    time_scale: float = 1.0
+    vocab_size: int = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RungPlan:
+    """A closed loop: `concurrency` streams, each sends its next request when the last ended.
+
+    Seconds are on the load's clock. No two rungs of different `rung_index` on one `prompt_seed`
+    share a prompt, so that nothing a server remembers helps.
+    """
+
+    concurrency: int
+    input_tokens: int
+    output_tokens: int
+    warmup_s: float
+    window_s: float
+    prompt_seed: int
+    order_seed: int
+    rung_index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """What happened, in seconds of the load's clock since the first request was due.
+
+    `start_s` and `end_s` are the window, cut short where nobody answered any more; `load_samples`
+    are (time, running, queued) as the engine counted. Requests under way at the end were cut:
+    they have neither `done_s` nor `error`.
+    """
+
+    timings: tuple[RequestTiming, ...]
+    start_s: float
+    end_s: float
+    load_samples: tuple[tuple[float, float, float], ...]

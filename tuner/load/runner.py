@@ -1,0 +1,19 @@
+"""Runs the load's event loop."""
+
+import asyncio
+import resource
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import uvloop
+
+Result = TypeVar("Result")
+
+
+def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine to its end on uvloop, with as many descriptors as the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(coroutine)
