@@ -5,45 +5,77 @@ how its server says that it is ready, what it runs with, how much of the GPUs it
 process, sends no load and decides nothing. `tests/test_engines.py` is one contract suite over all.
 """
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
-
-from tuner.http import Http
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from tuner.definitions import EngineDefinition, Value
+from tuner.engines.spelling import resolve, shell_word, shown_argv, shown_env
 from tuner.frozen import Frozen
+
+if TYPE_CHECKING:
+    from tuner.http import Http
+
+Api = Literal["completions", "generate"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchCommand:
     """A command line and its environment; what the tuner added is kept apart from what was asked.
 
-    `argv` and `env` are what the study asked for; `injected_argv` and `injected_env` (port, host,
-    metrics, seed, GPUs) never reach an export.
+    `argv` and `env` are what the study asked for; `withheld_argv` and `withheld_env` too, but only
+    the export gets them, since here the tuner decides (port, host, keys, which GPUs);
+    `injected_argv` and `injected_env` are its own (port, host, metrics, seed, GPUs) and never
+    reach an export. Values may refer to variables as `${NAME}`: only a launch looks them up, so
+    that neither this object nor a record holds what they stand for.
     """
 
-    argv: tuple[str, ...]
-    env: Mapping[str, str] = field(default_factory=dict)
+    argv: tuple[str, ...] = field(repr=False)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    withheld_argv: tuple[str, ...] = field(default=(), repr=False)
+    withheld_env: Mapping[str, str] = field(default_factory=dict, repr=False)
     injected_argv: tuple[str, ...] = ()
     injected_env: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def full_argv(self) -> tuple[str, ...]:
-        """The command as it is launched."""
-        return self.argv + self.injected_argv
+        """The command as it is launched. Raises EngineError for a variable that is not set."""
+        return tuple(resolve(word) for word in self.argv) + self.injected_argv
 
     @property
     def full_env(self) -> dict[str, str]:
-        """The variables that are set on top of the inherited environment."""
-        return {**self.env, **self.injected_env}
+        """The variables that are set on top of the inherited environment, looked up.
+
+        Raises EngineError for a variable that is not set.
+        """
+        asked = {name: resolve(value) for name, value in self.env.items()}
+        return {**asked, **self.injected_env}
+
+    def shown_argv(self) -> tuple[str, ...]:
+        """The arguments that were asked for, nothing injected, secrets as `${NAME}`."""
+        return shown_argv(self.argv + self.withheld_argv)
+
+    def shown_env(self) -> dict[str, str]:
+        """The variables that were asked for, nothing injected, secrets as `${NAME}`."""
+        return shown_env({**self.env, **self.withheld_env})
 
     def shell(self) -> str:
-        """The command that was asked for as one line of POSIX shell, nothing injected."""
-        assignments = [f"{name}={shlex.quote(value)}" for name, value in sorted(self.env.items())]
-        return " ".join([*assignments, shlex.join(self.argv)])
+        """What was asked for as one line of POSIX shell, nothing injected.
+
+        A secret becomes `"${NAME:?set NAME}"`: the shell stops where it is not set.
+        """
+        return _line(self.shown_env(), self.shown_argv())
+
+    def launched_shell(self) -> str:
+        """What is launched as one line of POSIX shell, with all that was injected, no secret."""
+        env = {**shown_env(self.env), **self.injected_env}
+        return _line(env, shown_argv(self.argv) + self.injected_argv)
+
+
+def _line(env: Mapping[str, str], argv: tuple[str, ...]) -> str:
+    assignments = [f"{name}={shell_word(value)}" for name, value in sorted(env.items())]
+    return " ".join([*assignments, *(shell_word(word) for word in argv)])
 
 
 class LaunchSpec(Frozen):
@@ -80,31 +112,52 @@ class Engine(Protocol):
     """True where nothing that is measured is a benchmark; every output then says so."""
     time_scale: float
     """Surface seconds per real second; 1.0 for every real engine."""
-    api: Literal["completions", "generate"]
+    api: Api
     """How load is spoken: OpenAI's /v1/completions, or SGLang's /generate."""
     served_model: str
     """The model name that requests carry."""
 
-    def command(self, *, host: str, port: int, extra_ports: tuple[int, ...]) -> LaunchCommand:
-        """The launch of this configuration on this address. Raises EngineError."""
+    def command(
+        self,
+        *,
+        host: str,
+        port: int,
+        extra_ports: tuple[int, ...],
+        gpus: tuple[str, ...] = (),
+    ) -> LaunchCommand:
+        """The launch of this configuration on this address; `gpus` are the UUIDs it may see,
+        empty where GPUs are not real. Raises EngineError."""
+        ...
+
+    def version(self) -> str | None:
+        """The engine's version as installed where it would be launched, asked without loading it;
+        None where that cannot be told before a launch."""
+        ...
+
+    def preflight(self) -> list[str]:
+        """What would keep this launch from starting on this machine, one sentence each."""
         ...
 
     def gpus_needed(self) -> int:
         """How many GPUs this configuration occupies."""
         ...
 
-    async def ready(self, http: Http) -> bool:
+    async def ready(self, http: "Http") -> bool:
         """True once health answers and one real generation came back with tokens."""
         ...
 
-    async def effective(self, http: Http) -> dict[str, Value]:
-        """The arguments that the server runs with, by flag name without dashes, where it says."""
+    async def effective(self, http: "Http", log: str) -> dict[str, Value]:
+        """The arguments that the server runs with, by flag name without dashes, where it says.
+
+        Equal for two launches that run alike: no address, no seed of ours, nothing of the moment.
+        Raises HttpError.
+        """
         ...
 
-    async def facts(self, http: Http, log: str) -> EngineFacts:
+    async def facts(self, http: "Http", log: str) -> EngineFacts:
         """Version, weights, KV tokens, captured sizes, from endpoints and log."""
         ...
 
-    async def load_now(self, http: Http) -> tuple[float, float] | None:
+    async def load_now(self, http: "Http") -> tuple[float, float] | None:
         """Requests running and queued at this moment, by the engine's own count."""
         ...

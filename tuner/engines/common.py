@@ -1,0 +1,208 @@
+"""What all engines have in common: from flags to a command, and the order of questions.
+
+An engine's own module holds only its names: flags, endpoints, metrics, log lines.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from tuner.definitions import Value
+from tuner.engines.base import Api, EngineFacts, LaunchCommand, LaunchSpec
+from tuner.engines.interpreter import (
+    in_folder,
+    installed,
+    launch_faults,
+    launch_words,
+    model_faults,
+)
+from tuner.engines.readback import gauge
+from tuner.engines.spelling import canonical, is_variable, resolve, spell, unset_references
+from tuner.errors import EngineError, HttpError
+
+if TYPE_CHECKING:
+    from tuner.http import Http
+
+GENERATION_TIMEOUT_S = 60.0
+PROBE_TOKENS = (11, 12, 13, 14)
+"""The prompt of the generation that shows readiness: ids that every vocabulary has."""
+
+QUIET_ENV = {"DO_NOT_TRACK": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "PYTHONUNBUFFERED": "1"}
+
+
+class CommonEngine:
+    """One engine as one study launches it. Follows `base.Engine`; engines fill in the names."""
+
+    name: str
+    rehearsal: bool = False
+    time_scale: float = 1.0
+    api: Api
+
+    module: ClassVar[str]
+    """What the interpreter runs: `python -m module`."""
+    distributions: ClassVar[tuple[str, ...]]
+    """The names under which the engine is installed."""
+    model_flag: ClassVar[str]
+    list_flags: ClassVar[frozenset[str]]
+    """Flags that take several words."""
+    withheld_flags: ClassVar[frozenset[str]]
+    """Flags that only an export gets: the tuner serves itself alone, without keys or
+    certificates, on an address of its own."""
+    withheld_env: ClassVar[frozenset[str]]
+    running_metric: ClassVar[str]
+    queued_metric: ClassVar[str]
+
+    def __init__(self, spec: LaunchSpec) -> None:
+        self.spec = spec
+        self.flags = {canonical(name): value for name, value in spec.flags.items()}
+        self.model = in_folder(spec.folder, spec.model)
+        self.served_model = self._served_model()
+
+    def _served_model(self) -> str:
+        named = str(self.flags.get("served-model-name") or self.model).split()
+        name = named[0] if named else self.model
+        return name if unset_references([name]) else resolve(name)
+
+    def command(
+        self,
+        *,
+        host: str,
+        port: int,
+        extra_ports: tuple[int, ...],
+        gpus: tuple[str, ...] = (),
+    ) -> LaunchCommand:
+        """The launch on this address, what was asked for apart from what is added.
+
+        Raises EngineError where the study names no way to launch that this machine has.
+        """
+        asked = {name: value for name, value in self.flags.items() if name != self.model_flag}
+        kept = {name: asked[name] for name in asked if name not in self.withheld_flags}
+        withheld = {name: asked[name] for name in asked if name in self.withheld_flags}
+        env = {name: self._path(value) for name, value in self._checked_env().items()}
+        injected = self.injected_flags(host, port, extra_ports)
+        visible = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}
+        return LaunchCommand(
+            argv=(*self.launch_words(), *self.model_words(), *self._spelt(kept)),
+            env={name: value for name, value in env.items() if name not in self._env_withheld()},
+            withheld_argv=self._spelt(withheld),
+            withheld_env={
+                name: value for name, value in env.items() if name in self._env_withheld()
+            },
+            injected_argv=spell(injected, {}),
+            injected_env={**QUIET_ENV, **self.injected_env(extra_ports), **visible},
+        )
+
+    def launch_words(self) -> tuple[str, ...]:
+        """The first words of the command. Raises EngineError."""
+        return launch_words(self.spec, self.module)
+
+    def model_words(self) -> tuple[str, ...]:
+        """How the model is named on the command line."""
+        return (f"--{self.model_flag}", self.model)
+
+    def injected_flags(
+        self, host: str, port: int, extra_ports: tuple[int, ...]
+    ) -> Mapping[str, Value]:
+        """The flags that the tuner adds."""
+        raise NotImplementedError
+
+    def injected_env(self, extra_ports: tuple[int, ...]) -> Mapping[str, str]:
+        """The variables that the tuner adds, over those of all engines."""
+        return {}
+
+    def gpus_needed(self) -> int:
+        """How many GPUs this configuration occupies."""
+        raise NotImplementedError
+
+    def _env_withheld(self) -> frozenset[str]:
+        return self.withheld_env | {"CUDA_VISIBLE_DEVICES"}
+
+    def _spelt(self, flags: Mapping[str, Value]) -> tuple[str, ...]:
+        placed = {
+            name: self._path(value) if isinstance(value, str) else value
+            for name, value in flags.items()
+        }
+        return spell(placed, self.spec.bool_styles, list_flags=self.list_flags)
+
+    def _path(self, text: str) -> str:
+        """Paths of the study's folder made absolute: the server runs elsewhere."""
+        parts = text.split(":")
+        return ":".join(in_folder(self.spec.folder, p) if "/" in p else p for p in parts)
+
+    def _checked_env(self) -> Mapping[str, str]:
+        for name in self.spec.env:
+            if not is_variable(name):
+                raise EngineError(
+                    f"env: {name!r} is not the name of a variable",
+                    hint="Names have letters, digits and _, and begin with no digit.",
+                )
+        return self.spec.env
+
+    def asked_size(self, *names: str) -> int:
+        """The whole number that one of these flags was set to, 1 where none was.
+
+        Raises EngineError for anything that is not a whole number above 0.
+        """
+        for name in names:
+            value = self.flags.get(name)
+            if value is not None:
+                text = str(value)
+                if not text.isdecimal() or int(text) < 1:
+                    raise EngineError(f"--{name}: found {text}, expected a whole number above 0")
+                return int(text)
+        return 1
+
+    def version(self) -> str | None:
+        """The installed version, asked of the interpreter without loading the engine."""
+        try:
+            answer = installed(self.spec, self.module, self.distributions)
+        except EngineError:
+            return None
+        return answer.version if answer else None
+
+    def preflight(self) -> list[str]:
+        """What would keep this launch from starting on this machine, one sentence each."""
+        spec = self.spec
+        faults = launch_faults(spec, self.module)
+        faults += [
+            f"the launch needs the variable {name}, which is not set"
+            for name in unset_references(self._texts())
+        ]
+        if not faults:
+            answer = installed(spec, self.module, self.distributions)
+            package = self.module.partition(".")[0]
+            if answer is not None and not answer.found:
+                faults.append(f"{self.launch_words()[0]} has no package {package} installed")
+        return faults + model_faults(spec)
+
+    def _texts(self) -> list[str]:
+        flags = [value for value in self.spec.flags.values() if isinstance(value, str)]
+        return [self.spec.model, *flags, *self.spec.env.values()]
+
+    async def ready(self, http: "Http") -> bool:
+        """True once health answers and one real generation came back with tokens."""
+        try:
+            return await http.status("/health") == 200 and await self.generates(http)
+        except HttpError:
+            return False
+
+    async def generates(self, http: "Http") -> bool:
+        """Whether one generation, spoken as the load speaks, gives at least one token.
+
+        Raises HttpError.
+        """
+        raise NotImplementedError
+
+    async def effective(self, http: "Http", log: str) -> dict[str, Value]:
+        """The arguments that the server runs with, by flag name. Raises HttpError."""
+        raise NotImplementedError
+
+    async def facts(self, http: "Http", log: str) -> EngineFacts:
+        """Version, weights, KV tokens, captured sizes. Raises HttpError."""
+        raise NotImplementedError
+
+    async def load_now(self, http: "Http") -> tuple[float, float] | None:
+        """Requests running and queued, summed over ranks and replicas; None where the metrics
+        do not say. Raises HttpError."""
+        metrics = await http.get_text("/metrics")
+        running, queued = gauge(metrics, self.running_metric), gauge(metrics, self.queued_metric)
+        return None if running is None or queued is None else (running, queued)

@@ -1,0 +1,148 @@
+"""Where an engine is launched from: its interpreter or command prefix, and what it has installed.
+
+Nothing of an engine is imported to find out: that would take as long as a launch.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from tuner.definitions import EngineDefinition, Launch
+from tuner.engines.base import LaunchSpec
+from tuner.engines.spelling import resolve, unset_references
+from tuner.errors import EngineError
+
+_QUESTION = """
+import importlib.metadata as m, importlib.util as u, json, sys
+version = None
+for name in sys.argv[2:]:
+    try:
+        version = m.version(name)
+        break
+    except m.PackageNotFoundError:
+        pass
+print(json.dumps([u.find_spec(sys.argv[1]) is not None, version]))
+"""
+_QUESTION_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """What an interpreter said: whether the engine's package can be found, and its version."""
+
+    found: bool
+    version: str | None
+
+
+def launch_words(spec: LaunchSpec, module: str) -> tuple[str, ...]:
+    """The first words of the command: an interpreter with the module, or the command prefix.
+
+    Raises EngineError where the study names none, more than one, an unknown build, or an image.
+    """
+    launch = chosen_launch(spec.engine, spec.build)
+    if launch.image is not None:
+        raise EngineError(
+            f"engine.image: {launch.image} cannot be launched: containers are not supported",
+            hint="Name an interpreter (python) or a command prefix (command) instead.",
+        )
+    if launch.command is not None:
+        return tuple(in_folder(spec.folder, word, files_only=True) for word in launch.command)
+    return (in_folder(spec.folder, launch.python or ""), "-m", module)
+
+
+def chosen_launch(engine: EngineDefinition, build: str | None) -> Launch:
+    """The launch that a build selects, or the engine's own without one.
+
+    Raises EngineError for an unknown build and where there is not exactly one way to launch.
+    """
+    if build is None:
+        where = "engine"
+        launch = Launch(python=engine.python, command=engine.command, image=engine.image)
+    elif build in engine.builds:
+        where = f"engine.builds.{build}"
+        launch = engine.builds[build]
+    else:
+        known = ", ".join(sorted(engine.builds)) or "none"
+        raise EngineError(
+            f"engine.builds: there is no build named {build!r}", hint=f"Builds are: {known}."
+        )
+    ways = [way for way in (launch.python, launch.command, launch.image) if way]
+    if len(ways) != 1:
+        raise EngineError(
+            f"{where}: {len(ways)} ways to launch the engine were given, exactly one is needed",
+            hint="Give one of python, command and image.",
+        )
+    return launch
+
+
+def in_folder(folder: Path, word: str, *, files_only: bool = False) -> str:
+    """A path of the study's folder made absolute; anything else as it is.
+
+    Links are kept: an interpreter knows its environment by the name it is called by.
+    """
+    path = folder.absolute() / word
+    exists = path.is_file() if files_only else path.exists()
+    return str(path) if word and exists else word
+
+
+def installed(spec: LaunchSpec, module: str, distributions: tuple[str, ...]) -> Installed | None:
+    """What the interpreter of this launch says of the engine's package; None where it cannot be
+    asked: a prefix without an interpreter, no such program, or no sensible answer."""
+    words = launch_words(spec, module)
+    python = [at for at, word in enumerate(words) if Path(word).name.startswith("python")]
+    if not python or unset_references(words):
+        return None
+    asked = tuple(resolve(word) for word in words[: python[-1] + 1])
+    known = {name: value for name, value in spec.env.items() if not unset_references([value])}
+    env = tuple(sorted((name, resolve(value)) for name, value in known.items()))
+    return _ask(asked, env, module.partition(".")[0], distributions)
+
+
+@lru_cache(maxsize=32)
+def _ask(
+    words: tuple[str, ...],
+    env: tuple[tuple[str, str], ...],
+    package: str,
+    distributions: tuple[str, ...],
+) -> Installed | None:
+    try:
+        answer = subprocess.run(
+            [*words, "-c", _QUESTION, package, *distributions],
+            env={**os.environ, **dict(env)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_QUESTION_TIMEOUT_S,
+            check=False,
+        )
+        found, version = json.loads(answer.stdout.decode().splitlines()[-1])
+    except (OSError, subprocess.TimeoutExpired, ValueError, IndexError):
+        return None
+    return Installed(found=found, version=version)
+
+
+def launch_faults(spec: LaunchSpec, module: str) -> list[str]:
+    """What keeps the first program of the launch from running here, one sentence each."""
+    try:
+        program = launch_words(spec, module)[0]
+    except EngineError as exc:
+        return [str(exc.message)]
+    if shutil.which(program):
+        return []
+    if not Path(program).exists():
+        return [f"the engine's interpreter or command {program} does not exist"]
+    return [f"the engine's interpreter or command {program} is not an executable file"]
+
+
+def model_faults(spec: LaunchSpec) -> list[str]:
+    """A sentence where the model looks like a path and nothing is there."""
+    model = spec.model
+    looks_like_path = model.startswith(("/", "./", "../", "~")) or model.count("/") > 1
+    sibling = (spec.folder / model).parent
+    inside = "/" in model and sibling.is_dir() and sibling != spec.folder
+    if (looks_like_path or inside) and not Path(in_folder(spec.folder, model)).exists():
+        return [f"the model {model} does not exist, neither as it stands nor in {spec.folder}"]
+    return []

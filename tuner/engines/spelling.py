@@ -1,0 +1,155 @@
+"""How flags and variables are written: on a command line, and in a shell without secrets. Pure."""
+
+import os
+import re
+import shlex
+from collections.abc import Collection, Iterable, Mapping
+
+from tuner.definitions import Value
+from tuner.errors import EngineError
+
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SECRET_NAME = re.compile(
+    r"(?:^|[^A-Z0-9])(?:KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(?:$|[^A-Z0-9])"
+    r"|(?:TOKEN|APIKEY|SECRET|PASSWORD)$"
+)
+_PASSWORD_IN_URL = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
+_NUMBER = re.compile(r"-\d+(\.\d+)?([eE][-+]?\d+)?")
+
+
+def canonical(name: str) -> str:
+    """One name for a flag however it is written: no leading dashes, `-` for `_`.
+
+    What follows a dot names a key inside a JSON value and keeps its own spelling.
+    """
+    head, dot, rest = name.lstrip("-").partition(".")
+    return head.replace("_", "-") + dot + rest
+
+
+def spell(
+    flags: Mapping[str, Value],
+    bool_styles: Mapping[str, str],
+    *,
+    list_flags: Collection[str] = (),
+) -> tuple[str, ...]:
+    """The arguments for these flags, in their order; None is left out, and the last of two
+    spellings of one flag counts.
+
+    A text under one of `list_flags` becomes as many arguments as it has words.
+    Raises EngineError for a style of bool that does not exist.
+    """
+    styles = {canonical(name): style for name, style in bool_styles.items()}
+    merged = {canonical(name): value for name, value in flags.items()}
+    words: list[str] = []
+    for name, value in merged.items():
+        if isinstance(value, bool):
+            words += _spell_bool(name, value, styles.get(name, "presence"))
+        elif isinstance(value, str) and name in list_flags:
+            words += [f"--{name}", *value.split()]
+        elif value is not None:
+            words += _spell_text(name, str(value))
+    return tuple(words)
+
+
+def _spell_bool(name: str, value: bool, style: str) -> list[str]:
+    if style == "presence":
+        return [f"--{name}"] if value else []
+    if style == "value":
+        return [f"--{name}", "true" if value else "false"]
+    if style == "negation":
+        return [f"--{name}" if value else f"--no-{name}"]
+    raise EngineError(
+        f"--{name}: there is no style of bool named {style!r}",
+        hint="Styles are presence, value and negation.",
+    )
+
+
+def _spell_text(name: str, text: str) -> list[str]:
+    """A value that begins with a dash would be taken for a flag, unless it is a number."""
+    if text.startswith("-") and not _NUMBER.fullmatch(text):
+        return [f"--{name}={text}"]
+    return [f"--{name}", text]
+
+
+def resolve(text: str) -> str:
+    """The text with each `${NAME}` replaced by that variable of this process.
+
+    Raises EngineError where such a variable is not set.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        found = os.environ.get(match[1])
+        if found is None:
+            raise EngineError(
+                f"the launch needs the variable {match[1]}, which is not set",
+                hint=f"Set it before the run: export {match[1]}=...",
+            )
+        return found
+
+    return _REFERENCE.sub(value, text)
+
+
+def unset_references(texts: Iterable[str]) -> list[str]:
+    """The variables that these texts refer to and that this process does not have."""
+    names = {name for text in texts for name in _REFERENCE.findall(text)}
+    return sorted(name for name in names if name not in os.environ)
+
+
+def is_variable(name: str) -> bool:
+    """Whether a shell can assign a variable of this name."""
+    return _VARIABLE.fullmatch(name) is not None
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether a flag or variable of this name holds something that nobody else may see.
+
+    Whole words only: flags that count tokens must still be exported with their values.
+    """
+    upper = name.upper().lstrip("-")
+    return _SECRET_NAME.search(upper) is not None or _PASSWORD_IN_URL.search(value) is not None
+
+
+def shown_env(env: Mapping[str, str]) -> dict[str, str]:
+    """The variables as they may be shown: secrets as references to the variable itself."""
+    return {
+        name: f"${{{name}}}" if _must_hide(name, value) else value for name, value in env.items()
+    }
+
+
+def shown_argv(argv: Iterable[str]) -> tuple[str, ...]:
+    """The arguments as they may be shown: a secret as a reference named after its flag."""
+    shown: list[str] = []
+    flag = ""
+    for word in argv:
+        name, equals, value = word.partition("=")
+        if word.startswith("--") and equals:
+            shown.append(f"{name}={_shown(name, value)}")
+        else:
+            shown.append(_shown(flag, word) if flag else word)
+        flag = word if word.startswith("--") and not equals else ""
+    return tuple(shown)
+
+
+def _shown(flag: str, value: str) -> str:
+    if value.startswith("--") or not _must_hide(flag, value):
+        return value
+    return f"${{{canonical(flag).replace('-', '_').replace('.', '_').upper()}}}"
+
+
+def _must_hide(name: str, value: str) -> bool:
+    return is_secret(name, value) and _REFERENCE.fullmatch(value) is None
+
+
+def shell_word(text: str) -> str:
+    """The text as one word of POSIX shell; `${NAME}` stops the shell where NAME is not set."""
+    parts: list[str] = []
+    at = 0
+    for match in _REFERENCE.finditer(text):
+        parts += [_quoted(text[at : match.start()]), f'"${{{match[1]}:?set {match[1]}}}"']
+        at = match.end()
+    return "".join([*parts, _quoted(text[at:])]) or "''"
+
+
+def _quoted(text: str) -> str:
+    return shlex.quote(text) if text else ""

