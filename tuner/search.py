@@ -1,21 +1,8 @@
 """What to try next. The only user of Optuna.
 
 A proposal is a function of the seed and of what was told, so that a search that was interrupted
-goes on as if it had not been. One table says how samplers are told what a launch came to:
-
-| outcome   | state              | value             | crash | slo            | read by |
-|-----------|--------------------|-------------------|-------|----------------|---------|
-| Completed | COMPLETE           | mean of launches  | -1    | -1 or breaches | all     |
-| Pruned    | PRUNED with rungs  | none              | -1    | -1             | TPE     |
-| Crashed   | PRUNED             | none              | +1    | -1             | TPE     |
-| Ours      | FAIL               | none              | -1    | -1             | none    |
-| Duplicate | all as what it duplicates; it is never the best                         |
-| in flight | RUNNING            | none              | none  | none           | TPE, GP |
-
-To samplers that read COMPLETE alone (GP, CMA-ES, NSGA) Pruned and Crashed are COMPLETE with the
-worst score so far: imputed in the memory of the search, never in its journal, and never the best.
-Every trial has both constraints, because GP refuses anything else. The journal shows each launch
-by itself; samplers see one trial for each configuration.
+goes on as if it had not been. Samplers see one trial for each configuration, in memory; the
+journal shows each launch by itself, to people. `tuner.telling` has the table of what is told.
 """
 
 import copy
@@ -27,7 +14,7 @@ import random
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -59,6 +46,7 @@ from tuner.observation import (
     observation,
 )
 from tuner.space import Configuration, Space
+from tuner.telling import IN_FLIGHT, Told, remarks, tell_as
 
 __all__ = [
     "Completed",
@@ -99,18 +87,6 @@ class _Pending:
 
     configuration: Configuration
     notes: Notes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
-    """One row of the table at the top."""
-
-    state: TrialState
-    value: float | None = None
-    crash: float = -1.0
-    slo: float = -1.0
-    rungs: Mapping[int, float] = field(default_factory=dict)
-    imputed: bool = False
 
 
 class Searcher:
@@ -239,14 +215,13 @@ class Searcher:
         worst = min((r.score for _, r in standings if isinstance(r, Completed)), default=1.0)
         imputed = worst if self._sampler_name in _READ_COMPLETE_ONLY else None
         for configuration, result in standings:
-            row = _row(result, imputed)
+            row = tell_as(result, imputed)
             study.add_trial(self._trial(configuration, row, self._notes.get(configuration.key)))
         for pending in self._pending.values():
-            row = _Row(state=TrialState.RUNNING)
-            study.add_trial(self._trial(pending.configuration, row, pending.notes))
+            study.add_trial(self._trial(pending.configuration, IN_FLIGHT, pending.notes))
         return study
 
-    def _trial(self, configuration: Configuration, row: _Row, notes: Notes | None) -> FrozenTrial:
+    def _trial(self, configuration: Configuration, row: Told, notes: Notes | None) -> FrozenTrial:
         point = self._encoding.point(configuration)
         attrs = {"imputed": True} if row.imputed else {}
         return _frozen(row, point, self._distributions, attrs, notes)
@@ -255,9 +230,9 @@ class Searcher:
         """The trial that people look at: this launch alone, with the parameters that it had."""
         key, result = seen.configuration.key, seen.result
         told = self._history.standing(key) if isinstance(result, Duplicate) else result
-        attrs = {"record": seen.number, "kind": seen.label, "key": key, **_remarks(result)}
+        attrs = {"record": seen.number, "kind": seen.label, "key": key, **remarks(result)}
         shown = self._encoding.shown(seen.configuration)
-        return _frozen(_row(told, None), shown, self._distributions, attrs)
+        return _frozen(tell_as(told), shown, self._distributions, attrs)
 
 
 class _Index:
@@ -290,52 +265,23 @@ class _Index:
             ) from error
 
 
-def _row(result: Result, imputed: float | None) -> _Row:
-    """The table at the top; `imputed` where the sampler reads nothing but COMPLETE."""
-    if isinstance(result, Completed):
-        slo = float(result.breaches or -1)
-        return _Row(state=TrialState.COMPLETE, value=result.score, slo=slo, rungs=result.rungs)
-    if isinstance(result, Ours | Duplicate):
-        return _Row(state=TrialState.FAIL)
-    crash = 1.0 if isinstance(result, Crashed) else -1.0
-    rungs = {} if isinstance(result, Crashed) else result.rungs
-    if imputed is None:
-        return _Row(state=TrialState.PRUNED, crash=crash, rungs=rungs)
-    return _Row(state=TrialState.COMPLETE, value=imputed, crash=crash, rungs=rungs, imputed=True)
-
-
-def _remarks(result: Result) -> dict[str, str | int]:
-    """What else people should know of a launch."""
-    match result:
-        case Completed(breaches=breaches):
-            return {"breaches": breaches} if breaches else {}
-        case Pruned(reason=reason):
-            return {"pruned": reason}
-        case Crashed(kind=kind):
-            return {"crash": kind}
-        case Ours(reason=reason):
-            return {"not its fault": reason}
-        case Duplicate(of=number):
-            return {"duplicate of record": number}
-
-
 def _frozen(
-    row: _Row,
+    row: Told,
     point: Mapping[str, Coordinate],
     distributions: Mapping[str, BaseDistribution],
     attrs: Mapping[str, Any],
     notes: Notes | None = None,
 ) -> FrozenTrial:
-    finished = row.state.is_finished()
+    state = TrialState[row.state]
     return optuna.trial.create_trial(
-        state=row.state,
+        state=state,
         value=row.value,
         params=dict(point),
         distributions={name: distributions[name] for name in point},
         user_attrs=dict(attrs),
         system_attrs=dict(notes or {}),
         intermediate_values=dict(row.rungs),
-        constraints={"crash": row.crash, "slo": row.slo} if finished else None,
+        constraints=dict(row.constraints) if state.is_finished() else None,
     )
 
 
