@@ -1,10 +1,17 @@
 """Whether a condition holds for some values. Pure."""
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from tuner.definitions import Condition, Operand, Parameter, Value
+from tuner.definitions import (
+    BoolParameter,
+    ChoiceParameter,
+    Condition,
+    Operand,
+    Parameter,
+    Value,
+)
 from tuner.domain import grid, same
 
 _ORDER: Mapping[str, Callable[[float, float], bool]] = {
@@ -34,30 +41,36 @@ def parameters_of(condition: Condition, names: Mapping[str, object]) -> Iterator
             )
 
 
-def can_hold(parameter: Parameter, operand: Operand) -> bool:
-    """Whether some value of the parameter satisfies an operand that refers to no other."""
-    return any(_operand_holds(value, operand, {}) for value in _candidates(parameter, operand))
+def can_hold(parameter: Parameter, *operands: Operand) -> bool:
+    """Whether some value of the parameter, or its absence where it can be inactive, satisfies all
+    operands; none may refer to another parameter."""
+    candidates = [*_candidates(parameter, operands), *([None] if parameter.when else [])]
+    return any(
+        all(_operand_holds(value, operand, {}) for operand in operands) for value in candidates
+    )
 
 
-def _candidates(parameter: Parameter, operand: Operand) -> Sequence[Value]:
-    """The grid; for a continuous parameter its ends, the operand's numbers and what lies between:
-    comparisons can change nowhere else."""
-    values = grid(parameter)
-    if values is not None and not getattr(parameter, "log", False):
+def _candidates(parameter: Parameter, operands: Sequence[Operand]) -> Sequence[Value]:
+    """The grid; for a number, where it may stand off its grid, its ends, the operands' numbers
+    and what lies between: comparisons can change nowhere else."""
+    values = grid(parameter) or []
+    if isinstance(parameter, BoolParameter | ChoiceParameter) or not (parameter.log or not values):
         return values
-    inside = [float(value) for value in _numbers_in(operand)]
-    low, high = float(getattr(parameter, "low", 0)), float(getattr(parameter, "high", 0))
-    marks = sorted({low, high, *(number for number in inside if low <= number <= high)})
-    between = [(left + right) / 2 for left, right in pairwise(marks)]
-    unset = [None] if getattr(parameter, "default", None) is None else []
-    return [*unset, *marks, *between]
+    inside = {float(value) for operand in operands for value in _numbers_in(operand)}
+    marks = sorted(
+        {float(parameter.low), float(parameter.high)}
+        | {number for number in inside if parameter.low <= number <= parameter.high}
+    )
+    unset = [None] if parameter.default is None else []
+    return [*unset, *marks, *((left + right) / 2 for left, right in pairwise(marks))]
 
 
 def _numbers_in(operand: Operand) -> Iterator[float]:
-    flat = operand.values() if isinstance(operand, dict) else operand
-    for value in flat if not isinstance(flat, bool | int | float | str | None) else [flat]:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            yield value
+    if isinstance(operand, dict):
+        members: Iterable[Value] = operand.values()
+    else:
+        members = operand if isinstance(operand, list) else [operand]
+    yield from (number for number in map(_number, members) if number is not None)
 
 
 def _operand_holds(value: Value, operand: Operand, values: Mapping[str, Value]) -> bool:
@@ -76,5 +89,6 @@ def _compares(value: Value, name: str, other: Value, values: Mapping[str, Value]
 
 
 def _number(value: Value) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and value is not None else None
+    if value is None or isinstance(value, bool | str):
+        return None
+    return float(value)

@@ -11,12 +11,16 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
+from types import MappingProxyType
 
 from tuner.conditions import holds, parameters_of
 from tuner.definitions import (
     BoolParameter,
+    Forbid,
     Hypothesis,
     Parameter,
+    Require,
     SpaceDefinition,
     Value,
 )
@@ -114,7 +118,12 @@ class Space:
 
         Raises SpaceError for an unknown name or a value outside its domain.
         """
-        return self._broken(self._canonical(values).as_dict())
+        rule = self.broken_rule(values)
+        return None if rule is None else rule.reason
+
+    def broken_rule(self, values: Mapping[str, Value]) -> Forbid | Require | None:
+        """The first forbid or require that the values break. Raises as `broken` does."""
+        return self._broken_rule(self._canonical(values).as_dict())
 
     def active(self, values: Mapping[str, Value]) -> frozenset[str]:
         """The parameters whose `when` holds, defaults filled in. Raises as `broken` does."""
@@ -193,6 +202,13 @@ class Space:
             self._ordered(values) for values in self._combinations() if self._broken(values) is None
         )
 
+    def first(self, count: int) -> list[Configuration]:
+        """The first admissible configurations among MAX_COUNT combinations; its ends stand for
+        what a continuous parameter can be."""
+        looked_at = islice(self._combinations(), MAX_COUNT)
+        admissible = (values for values in looked_at if self._broken(values) is None)
+        return [self._ordered(values) for values in islice(admissible, count)]
+
     def neighbours(self, configuration: Configuration) -> list[Configuration]:
         """The admissible configurations one step of one parameter away.
 
@@ -255,28 +271,31 @@ class Space:
         )
 
     def _broken(self, values: Mapping[str, Value]) -> str | None:
+        rule = self._broken_rule(values)
+        return None if rule is None else rule.reason
+
+    def _broken_rule(self, values: Mapping[str, Value]) -> Forbid | Require | None:
         for forbid in self.definition.forbid:
             if holds(forbid.if_, values):
-                return forbid.reason
+                return forbid
         for require in self.definition.require:
             if holds(require.if_, values) and not holds(require.then, values):
-                return require.reason
+                return require
         return None
 
-    def _combinations(self) -> Iterator[dict[str, Value]]:
-        """Every canonical combination of the grids, the forbidden ones included."""
-        return self._extend({}, 0)
-
-    def _extend(self, values: dict[str, Value], depth: int) -> Iterator[dict[str, Value]]:
+    def _combinations(
+        self, values: Mapping[str, Value] = MappingProxyType({}), depth: int = 0
+    ) -> Iterator[dict[str, Value]]:
+        """Every canonical combination of the grids that holds `values`, the forbidden included."""
         if depth == len(self._order):
-            yield values
+            yield dict(values)
             return
         name = self._order[depth]
         if not holds(self.parameters[name].when, values):
-            yield from self._extend(values, depth + 1)
+            yield from self._combinations(values, depth + 1)
             return
-        for value in self._grids[name] or ():
-            yield from self._extend({**values, name: value}, depth + 1)
+        for value in self._grids[name] or _ends(self.parameters[name]):
+            yield from self._combinations({**values, name: value}, depth + 1)
 
     def _lineage(self, hypothesis: Hypothesis, below: tuple[str, ...]) -> list[Hypothesis]:
         """The ancestors of a hypothesis, parents first, each once, then itself."""
@@ -308,6 +327,10 @@ def _variable(variable: str, parameter: Parameter, value: Value) -> dict[str, st
         return {variable: value if isinstance(value, str) else show(value)}
     absent = not value and parameter.style == "presence"
     return {} if absent else {variable: "1" if value else "0"}
+
+
+def _ends(parameter: Parameter) -> list[Value]:
+    return [getattr(parameter, "low", None), getattr(parameter, "high", None)]
 
 
 def _product(counts: Iterator[int]) -> int:

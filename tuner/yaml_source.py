@@ -239,10 +239,10 @@ def _either(plain: str, text: str) -> str:
 
 
 def _kind_of_key(text: str) -> str | None:
+    """What an unquoted key is if not a text; a whole number counts as the text it is written as."""
     if _SWITCH.fullmatch(text):
         return text
-    value = _plain(text)
-    if isinstance(value, str):
+    if _INT.fullmatch(text) or isinstance(_plain(text), str):
         return None
     return "nothing" if text == "" else text
 
