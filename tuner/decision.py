@@ -138,7 +138,8 @@ def conclusion(
     baseline_breaches = _baseline_breaches(arms)
     keys = arms.confirmed_keys()
     error = 1 - objective.decision.confidence
-    confidence = 1 - min(error, 2 * error / max(len(keys), 1))
+    tests = sum(len(arms.fresh(key)) >= FRESH_LAUNCHES for key in keys)
+    confidence = 1 - min(error, 2 * error / max(tests, 1))
     judged = tuple(_finalist(arms, key, confidence, bool(baseline_breaches)) for key in keys)
     winner = _best(f for f in judged if not f.refused)
     shown = winner or _best(judged)
