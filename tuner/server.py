@@ -105,7 +105,7 @@ class Server:
         tag = f"{re.sub(r'[^A-Za-z0-9_.-]', '-', tag)}-{secrets.token_hex(4)}"
         spec = {
             "argv": list(command.full_argv),
-            "env": {**os.environ, **command.full_env, TAG_VARIABLE: tag, **_KEEP_ENVIRONMENT},
+            "env": {**_inherited(), **command.full_env, TAG_VARIABLE: tag, **_KEEP_ENVIRONMENT},
             "cwd": str(cwd or Path.cwd()),
             "log": str(folder.resolve() / "server.log"),
             "report": str(folder.resolve() / "server-exit.json"),
@@ -328,6 +328,11 @@ def _start_supervisor(tag: str) -> subprocess.Popen[bytes]:
         start_new_session=True,
         bufsize=0,
     )
+
+
+def _inherited() -> dict[str, str]:
+    # An engine that uses Ray itself must not join the tuner's cluster.
+    return {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
 
 
 def _identity(pid: int) -> tuple[int, int]:

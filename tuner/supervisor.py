@@ -70,6 +70,8 @@ class Supervisor:
         self._finish()
 
     def _listen_to_signals(self) -> int:
+        # A blocked signal would stay blocked in the server (Ray's workers block SIGINT).
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(ignored, signal.SIG_IGN)
         readable, writable = os.pipe()

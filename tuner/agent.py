@@ -1,0 +1,277 @@
+"""What owns one host: its GPUs, cores and ports, its running jobs, and the proof that they ended.
+
+Knows nothing of Ray: `tuner.hosts` runs it as an actor, one on each host.
+"""
+
+import asyncio
+import fcntl
+import io
+import os
+import random
+import shutil
+import signal
+import socket
+import tarfile
+import time
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner import gpus, processes, slots
+from tuner.errors import HostError
+from tuner.executor import HostInfo, Slot
+from tuner.server import default_run_root, sweep
+
+JOB_VARIABLE = "TUNER_JOB"
+"""Marks every server process of a job, whatever the job called its servers."""
+
+_SUPERVISORS_S = 10.0
+_KILL_LIMIT_S = 30.0
+_DRAIN_LIMIT_S = 60.0
+_DRAINED_GB = 1.0
+_TICK_S = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """A job's end: what could not be killed, how many notes it sent, its files if asked for.
+
+    `healthy` is the number of GPUs that the host can still hand out; `reason` says why it
+    became fewer.
+    """
+
+    survivors: int
+    notes: int
+    healthy: int
+    reason: str = ""
+    archive: bytes | None = None
+
+
+@dataclass(slots=True)
+class _Job:
+    slot: Slot
+    lock: int
+    notes: int = 0
+    worker: tuple[int, int] | None = None
+
+
+class Agent:
+    """Owns one host for as long as one run of the tuner lasts."""
+
+    def __init__(self, *, declared: int, use_gpus: bool) -> None:
+        self._root = default_run_root()
+        sweep(self._root)
+        self._jobs: dict[str, _Job] = {}
+        self._notes: list[tuple[str, bytes]] = []
+        self._noted = asyncio.Event()
+        self._next_block = random.randrange(1 << 16)  # noqa: S311  (spreads, protects nothing)
+        found = gpus.find_gpus() if use_gpus else ()
+        self._info = _describe(found, declared)
+        server_cores, self._client_cores = slots.split_cores(sorted(os.sched_getaffinity(0)))
+        nodes = [gpu.numa for gpu in found[:declared]] if found else [None] * declared
+        shares = slots.share_cores(nodes, _cores_of_nodes(), server_cores)
+        self._table = slots.SlotTable(
+            tuple(
+                slots.Gpu(id=name, numa=node, cores=cores)
+                for name, node, cores in zip(self._info.gpus, nodes, shares, strict=True)
+            )
+        )
+        self._idle_gb = dict(
+            zip(self._info.gpus, gpus.used_memory_gb(self._real_gpus()), strict=False)
+        )
+
+    async def describe(self, probe: Path) -> tuple[HostInfo, bool]:
+        """The host, and whether it sees the caller's files."""
+        return self._info, probe.exists()
+
+    async def reserve(self, job: str, count: int) -> Slot | None:
+        """A slot for a job, None while too little is free."""
+        chosen = self._table.take(job, count)
+        if chosen is None:
+            return None
+        try:
+            lock, ports = self._take_ports()
+        except HostError:
+            self._table.give_back(job)
+            raise
+        slot = Slot(
+            host=self._info.name,
+            gpus=tuple(gpu.id for gpu in chosen),
+            real_gpus=self._info.real_gpus,
+            server_cores=tuple(sorted({core for gpu in chosen for core in gpu.cores})),
+            client_cores=self._client_cores,
+            ports=ports,
+        )
+        self._jobs[job] = _Job(slot, lock)
+        return slot
+
+    async def folder(self, job: str) -> Path:
+        """Where a job leaves its files on a host that does not see the caller's."""
+        path = self._root / "jobs" / job
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    async def enrol(self, job: str, pid: int, started: int) -> None:
+        """The process that runs the job."""
+        if job in self._jobs:
+            self._jobs[job].worker = (pid, started)
+
+    async def note(self, job: str, note: bytes) -> None:
+        """Keep what a job said until it is taken."""
+        if job in self._jobs:
+            self._jobs[job].notes += 1
+            self._notes.append((job, note))
+            self._noted.set()
+
+    async def take(self, wait_s: float) -> list[tuple[str, bytes]]:
+        """What jobs said since the last call; waits for something up to `wait_s`."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._noted.wait(), wait_s)
+        self._noted.clear()
+        notes, self._notes = self._notes, []
+        return notes
+
+    async def settle(self, job: str, *, kill: bool, collect: bool) -> Settled:
+        """Wait until nothing that the job started is left, then free its slot.
+
+        With `kill` the job's own process is ended first. GPUs that a process still holds, or
+        whose memory does not come back, are put in quarantine.
+        """
+        held = self._jobs.get(job)
+        if kill and held and held.worker:
+            _kill_worker(*held.worker)
+        survivors = await asyncio.to_thread(_end_servers, job)
+        reason = f"{survivors} processes survived SIGKILL" if survivors else ""
+        if held and held.slot.real_gpus and not survivors:
+            reason = await asyncio.to_thread(self._undrained, held.slot.gpus)
+        if reason:
+            self._table.quarantine(job, reason)
+        self._table.give_back(job)
+        if held:
+            os.close(held.lock)
+            del self._jobs[job]
+        return Settled(
+            survivors=survivors,
+            notes=held.notes if held else 0,
+            healthy=self._table.healthy,
+            reason=reason,
+            archive=await asyncio.to_thread(_archive, self._root / "jobs" / job)
+            if collect
+            else None,
+        )
+
+    def _real_gpus(self) -> tuple[str, ...]:
+        return self._info.gpus if self._info.real_gpus else ()
+
+    def _undrained(self, used: tuple[str, ...]) -> str:
+        """Wait for the memory of the GPUs to come back; says which did not."""
+        end = time.monotonic() + _DRAIN_LIMIT_S
+        while True:
+            held = {
+                name: now_gb - self._idle_gb[name]
+                for name, now_gb in zip(used, gpus.used_memory_gb(used), strict=True)
+                if now_gb - self._idle_gb[name] > _DRAINED_GB
+            }
+            if not held:
+                return ""
+            if time.monotonic() > end:
+                return ", ".join(f"{name} still holds {gb:.1f} GB" for name, gb in held.items())
+            time.sleep(_TICK_S)
+
+    def _take_ports(self) -> tuple[int, tuple[int, ...]]:
+        """A block of free ports that no other tuner on this host has, and the lock on it."""
+        folder = self._root / "ports"
+        folder.mkdir(exist_ok=True)
+        for ports in slots.port_blocks(_ephemeral_range(), self._next_block):
+            self._next_block += 1
+            lock = os.open(folder / str(ports[0]), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(lock)
+                continue
+            if all(map(_port_free, ports)):
+                return lock, ports
+            os.close(lock)
+        raise HostError("no block of free ports outside the ephemeral range")
+
+
+def _describe(found: tuple[gpus.FoundGpu, ...], declared: int) -> HostInfo:
+    if found and len(found) < declared:
+        raise HostError(
+            f"{socket.gethostname()} has {len(found)} GPUs, the study says {declared}",
+            hint="correct hardware.gpus in the study",
+        )
+    names = tuple(gpu.uuid for gpu in found[:declared])
+    return HostInfo(
+        name=socket.gethostname(),
+        gpus=names or tuple(str(index) for index in range(declared)),
+        gpu_model=found[0].model if found else None,
+        real_gpus=bool(found),
+        cpu_model=_field("/proc/cpuinfo", "model name") or "unknown",
+        cores=len(os.sched_getaffinity(0)),
+        memory_gb=int((_field("/proc/meminfo", "MemTotal") or "0").split()[0]) * 1024 / 1e9,
+    )
+
+
+def _field(path: str, name: str) -> str | None:
+    for line in Path(path).read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == name:
+            return value.strip()
+    return None
+
+
+def _cores_of_nodes() -> dict[int, tuple[int, ...]]:
+    folder = Path("/sys/devices/system/node")
+    return {
+        int(path.name.removeprefix("node")): slots.parse_cores((path / "cpulist").read_text())
+        for path in folder.glob("node[0-9]*")
+    }
+
+
+def _ephemeral_range() -> tuple[int, int]:
+    low, high = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    return int(low), int(high)
+
+
+def _port_free(port: int) -> bool:
+    with closing(socket.socket()) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+def _kill_worker(pid: int, started: int) -> None:
+    process = processes.read(pid)
+    if process and process.started == started:
+        processes.send(process, signal.SIGKILL)
+
+
+def _end_servers(job: str) -> int:
+    """Tell all that the job started to end, kill what is left; returns the survivors."""
+
+    def find() -> list[processes.Process]:
+        return processes.tree(JOB_VARIABLE, job)
+
+    for process in find():
+        processes.send(process, signal.SIGTERM)
+    end = time.monotonic() + _SUPERVISORS_S
+    while time.monotonic() < end:
+        if not find():
+            return 0
+        time.sleep(_TICK_S)
+    return processes.kill_all(find, _KILL_LIMIT_S)[1]
+
+
+def _archive(folder: Path) -> bytes | None:
+    if not folder.exists():
+        return None
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        archive.add(folder, arcname=".")
+    shutil.rmtree(folder)
+    return buffer.getvalue()

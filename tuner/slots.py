@@ -1,0 +1,119 @@
+"""Which GPUs, cores and ports a job may have of its host. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+PORTS_A_SLOT = 16
+"""The server's own, and what it opens for NCCL, initialisation, metrics and data parallelism."""
+
+_LOWEST_PORT = 20000
+_HIGHEST_PORT = 65535
+_CORES_A_CLIENT_CORE = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One GPU (or a declared number) and the cores near it that servers may use."""
+
+    id: str
+    numa: int | None = None
+    cores: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class SlotTable:
+    """Who has which GPUs of one host; those in quarantine are nobody's any more."""
+
+    gpus: tuple[Gpu, ...]
+    taken: dict[str, tuple[Gpu, ...]] = field(default_factory=dict)
+    quarantined: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def healthy(self) -> int:
+        """How many GPUs are not in quarantine, free or not."""
+        return len(self.gpus) - len(self.quarantined)
+
+    def take(self, job: str, count: int) -> tuple[Gpu, ...] | None:
+        """GPUs for a job, on as few NUMA nodes as possible; None while too few are free.
+
+        The fullest node that still fits is used first, so that whole nodes stay whole.
+        """
+        busy = {gpu.id for gpus in self.taken.values() for gpu in gpus} | set(self.quarantined)
+        nodes: dict[int | None, list[Gpu]] = {}
+        for gpu in self.gpus:
+            if gpu.id not in busy:
+                nodes.setdefault(gpu.numa, []).append(gpu)
+        by_room = sorted(nodes.values(), key=len)
+        fitting = [node for node in by_room if len(node) >= count]
+        pool = fitting[0] if fitting else [gpu for node in reversed(by_room) for gpu in node]
+        if len(pool) < count:
+            return None
+        chosen = set(pool[:count])
+        self.taken[job] = tuple(gpu for gpu in self.gpus if gpu in chosen)
+        return self.taken[job]
+
+    def give_back(self, job: str) -> None:
+        """Free what the job had, except what is in quarantine."""
+        self.taken.pop(job, None)
+
+    def quarantine(self, job: str, reason: str) -> None:
+        """Hand out the job's GPUs no more."""
+        self.quarantined.update({gpu.id: reason for gpu in self.taken.get(job, ())})
+
+
+def split_cores(cores: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """(server cores, client cores): the last eighth, at least one, is the load generator's.
+
+    They share the core of a machine that has only one.
+    """
+    ordered = tuple(sorted(cores))
+    clients = max(1, len(ordered) // _CORES_A_CLIENT_CORE)
+    return ordered[:-clients] or ordered, ordered[-clients:]
+
+
+def share_cores(
+    nodes: Sequence[int | None],
+    cores_of_node: Mapping[int, Sequence[int]],
+    server_cores: Sequence[int],
+) -> tuple[tuple[int, ...], ...]:
+    """The server cores of each GPU, given the NUMA node of each.
+
+    GPUs of one node divide its cores evenly; where the node is unknown, or none of its cores is
+    a server's, all server cores count as near. With fewer cores than GPUs, neighbours share.
+    """
+    shares: list[tuple[int, ...]] = []
+    for index, node in enumerate(nodes):
+        near = set(cores_of_node.get(node, ())) if node is not None else set()
+        pool = [core for core in server_cores if core in near] or list(server_cores)
+        rank, peers = nodes[:index].count(node), nodes.count(node)
+        first = rank * len(pool) // peers
+        last = max(first + 1, (rank + 1) * len(pool) // peers)
+        shares.append(tuple(pool[first:last]))
+    return tuple(shares)
+
+
+def port_blocks(ephemeral: tuple[int, int], start: int) -> Iterator[tuple[int, ...]]:
+    """Every block of ports outside the ephemeral range once, beginning with number `start`.
+
+    A port of the ephemeral range could be given to any outgoing connection at any moment.
+    """
+    low, high = ephemeral
+    ranges = [range(_LOWEST_PORT, min(low, _HIGHEST_PORT)), range(high + 1, _HIGHEST_PORT)]
+    firsts = [
+        first
+        for ports in ranges
+        for first in ports[::PORTS_A_SLOT]
+        if first + PORTS_A_SLOT <= ports.stop
+    ]
+    for index in range(len(firsts)):
+        first = firsts[(start + index) % len(firsts)]
+        yield tuple(range(first, first + PORTS_A_SLOT))
+
+
+def parse_cores(text: str) -> tuple[int, ...]:
+    """The cores of a kernel list such as `0-3,8`."""
+    cores: list[int] = []
+    for part in filter(None, text.strip().split(",")):
+        first, _, last = part.partition("-")
+        cores.extend(range(int(first), int(last or first) + 1))
+    return tuple(cores)
