@@ -1,7 +1,7 @@
-"""Small questions to a server: health, metrics, arguments, one generation.
+"""Small questions to a server, and the stock client for what cannot be recorded.
 
-Load goes through `tuner.transport`; these two rooms are the only ones that know httpx, and
-`translated` is the one place where its exceptions become ours.
+This room and `tuner.transport` are the only ones that know httpx; `translated` is the one place
+where its exceptions become ours.
 """
 
 import asyncio
@@ -10,12 +10,18 @@ import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from ipaddress import ip_address
+from time import perf_counter
 from types import TracebackType
 from typing import Any, Self
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
+from tuner.connection import RawExchange
 from tuner.errors import HttpError, HttpProtocolError, HttpStatusError, HttpUnreachable
+from tuner.transport import RecordingTransport, head_bytes
+
+LOAD_HEADERS = {"content-type": "application/json", "accept": "*/*", "accept-encoding": "identity"}
 
 TRANSLATION: Mapping[type[Exception], type[HttpError]] = {
     httpx.HTTPError: HttpProtocolError,
@@ -94,18 +100,14 @@ class Http:
     def __init__(self, base_url: str, timeout_s: float = 10.0) -> None:
         self.base_url = base_url.rstrip("/")
         self.timeout_s = timeout_s
-        with translated("GET", base_url):
-            url = httpx.URL(self.base_url)
-            if url.scheme not in ("http", "https") or not url.host:
-                raise HttpProtocolError(
-                    f"{public_url(base_url)} is not the address of a server",
-                    hint="Give it as http://HOST:PORT.",
-                )
-            # Reading the certificate store takes longer than a probe; plain HTTP needs none of it.
-            verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if url.scheme == "http" else True
+        url = server_url(self.base_url)
+        if url.scheme == "http" and not needs_proxy(url):
+            # Beside a load that is being timed, a probe must cost little of the same thread.
             self._client = httpx.AsyncClient(
-                timeout=timeout_s, trust_env=not is_loopback(url.host), verify=verify
+                timeout=timeout_s, trust_env=False, transport=RecordingTransport()
             )
+        else:
+            self._client = httpx.AsyncClient(timeout=timeout_s, trust_env=not is_loopback(url.host))
 
     async def __aenter__(self) -> Self:
         await self._client.__aenter__()
@@ -159,6 +161,101 @@ class Http:
                     return await self._client.request(method, url, json=payload, timeout=limit_s)
             except TimeoutError as exc:
                 raise httpx.ReadTimeout(f"no full answer within {limit_s:g} s") from exc
+
+
+class StockChannel:
+    """A stock httpx client of its own: its pool slows down with every live connection."""
+
+    def __init__(self, url: str, stall_s: float, context: ssl.SSLContext) -> None:
+        self._url = url
+        self._client = httpx.AsyncClient(
+            timeout=stall_s, verify=context, trust_env=not is_loopback(server_url(url).host)
+        )
+        self._task: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Nothing: httpx connects when it must."""
+
+    async def post(self, body: bytes) -> RawExchange:
+        """Send a body and wait for the end of the answer. Raises: HttpUnreachable."""
+        raw = RawExchange(sent_s=perf_counter())
+        self._task = asyncio.ensure_future(self._fill(raw, body))
+        try:
+            await asyncio.wait([self._task])
+        finally:
+            self._task.cancel()
+        if not self._task.cancelled():
+            self._task.result()
+        return raw
+
+    def cut(self) -> None:
+        """Leave what is under way unfinished, at once."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def close(self) -> None:
+        """Cut, and let go of everything."""
+        self.cut()
+        await self._client.aclose()
+
+    async def _fill(self, raw: RawExchange, body: bytes) -> None:
+        async def trace(event: str, info: dict[str, Any]) -> None:
+            if event.endswith("send_request_headers.started"):
+                raw.sent_s = perf_counter()
+
+        try:
+            with translated("POST", self._url):
+                async with self._client.stream(
+                    "POST",
+                    self._url,
+                    content=body,
+                    headers=LOAD_HEADERS,
+                    extensions={"trace": trace},
+                ) as response:
+                    raw.status, raw.headers = response.status_code, response.headers.raw
+                    async for chunk in response.aiter_raw():
+                        raw.chunks.append((perf_counter(), chunk))
+            raw.done_s = perf_counter()
+        except HttpError as exc:
+            if isinstance(exc.__cause__, httpx.ConnectError | httpx.ConnectTimeout):
+                raise
+            raw.error, raw.failed_s = exc, perf_counter()
+
+
+def request_head(method: str, url: str) -> bytes:
+    """What every load request starts with, up to where its content-length follows.
+
+    Raises: HttpProtocolError where the URL cannot be read.
+    """
+    request = httpx.Request(method, server_url(url), headers=LOAD_HEADERS)
+    request.headers.pop("content-length", None)
+    return head_bytes(request).removesuffix(b"\r\n")
+
+
+def server_url(url: str) -> httpx.URL:
+    """A URL that names a server. Raises: HttpProtocolError."""
+    with translated("GET", url):
+        parsed = httpx.URL(url)
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise HttpProtocolError(
+            f"{public_url(url)} is not the address of a server",
+            hint="Give it as http://HOST:PORT.",
+        )
+    return parsed
+
+
+def needs_proxy(url: httpx.URL) -> bool:
+    """True where the environment wants this URL to be reached through a proxy."""
+    if is_loopback(url.host):
+        return False
+    proxies = getproxies()
+    named = url.scheme in proxies or "all" in proxies
+    return named and not proxy_bypass(url.host)
+
+
+def tls_context() -> ssl.SSLContext:
+    """The certificates that TLS is checked against; reading them takes a while."""
+    return httpx.create_ssl_context()
 
 
 def _accepted(response: httpx.Response) -> httpx.Response:

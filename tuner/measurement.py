@@ -101,7 +101,8 @@ def measure(
     * E2E: end - sending, of requests that finished in the window.
     * `tok_s_per_user`: tokens after the first event ÷ time spent on them, over all streams inside
       the window; it needs no request to finish.
-    * `requests_failed`: those with an error that were sent or ended inside the window.
+    * `requests_failed`: those with an error that were sent or ended inside the window; all of
+      them where the load ended before its window began.
 
     Percentiles are numpy's `linear` method (type 7 of Hyndman and Fan, 1996).
     """
@@ -109,7 +110,7 @@ def measure(
     window_s = max(0.0, end_s - start_s)
     output = sum(map(view.output_tokens, timings))
     total_input = sum(map(view.input_tokens, timings))
-    failed = [t for t in timings if t.error is not None and view.saw(t)]
+    failed = [t for t in timings if t.error is not None and (view.saw(t) or not window_s)]
     output_tok_s = output / window_s if window_s else 0.0
     input_tok_s = total_input / window_s if window_s else 0.0
     return RungMeasurement(

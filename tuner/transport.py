@@ -1,165 +1,13 @@
-"""httpx over recorded connections, and the channels that load goes through.
-
-A channel is one stream's way to the server. Plain HTTP is recorded by `tuner.connection`; TLS and
-proxies go through stock httpx, whose own work is part of what is then measured.
-"""
+"""httpx's API over recorded connections; fails as every httpx transport does."""
 
 import asyncio
-import logging
-import ssl
 from collections import defaultdict
 from collections.abc import AsyncIterator
-from time import perf_counter
-from typing import Any, Protocol
-from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
-from tuner.connection import STALL_S, Connection, RawExchange
-from tuner.errors import HttpError, HttpProtocolError, HttpUnreachable
-from tuner.http import is_loopback, public_url, translated
-
-log = logging.getLogger(__name__)
-
-_HEADERS = {"content-type": "application/json", "accept": "*/*", "accept-encoding": "identity"}
-
-
-class Channel(Protocol):
-    """One stream's way to one path of the server; one request at a time."""
-
-    async def open(self) -> None:
-        """Connect ahead of the first request. Raises HttpUnreachable."""
-        ...
-
-    async def post(self, body: bytes) -> RawExchange:
-        """Send a body and wait for the end of the answer; raises HttpUnreachable where it could
-        not even connect, any later failure stands in the result."""
-        ...
-
-    def cut(self) -> None:
-        """Leave what is under way unfinished, at once."""
-        ...
-
-    async def close(self) -> None:
-        """Cut, and let go of everything."""
-        ...
-
-
-def open_channels(url: str, count: int, *, stall_s: float = STALL_S) -> list[Channel]:
-    """Channels to a URL, one a stream, not yet connected; says so where they are not recorded.
-
-    Raises: HttpProtocolError where the URL cannot be read.
-    """
-    with translated("POST", url):
-        parsed = httpx.URL(url)
-    if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise HttpProtocolError(f"{public_url(url)} is not the address of a server")
-    proxied = _needs_proxy(parsed)
-    if parsed.scheme == "http" and not proxied:
-        return [RecordedChannel(parsed, stall_s) for _ in range(count)]
-    log.warning(
-        "%s is reached %s: timed through stock httpx, whose own latency is included",
-        public_url(url),
-        "through a proxy" if proxied else "over TLS",
-    )
-    context = httpx.create_ssl_context()
-    return [StockChannel(parsed, stall_s, context) for _ in range(count)]
-
-
-class RecordedChannel:
-    """A kept-alive `Connection`, opened again whenever the server closed it."""
-
-    def __init__(self, url: httpx.URL, stall_s: float) -> None:
-        request = httpx.Request("POST", url, headers=_HEADERS)
-        # The headers are the same for every request but for the length, which comes last.
-        del request.headers["content-length"]
-        self._head = _request_head(request)[:-2] + b"content-length: "
-        self._address = url.host, url.port or 80
-        self._stall_s = stall_s
-        self._connection: Connection | None = None
-
-    async def open(self) -> None:
-        """Connect ahead of the first request. Raises: HttpUnreachable."""
-        await self._connected()
-
-    async def post(self, body: bytes) -> RawExchange:
-        """Send a body and wait for the end of the answer. Raises: HttpUnreachable."""
-        request = self._head + b"%d\r\n\r\n" % len(body) + body
-        connection = await self._connected()
-        raw = await connection.exchange(request, stall_s=self._stall_s)
-        if raw.stale:
-            connection = await self._connected()
-            raw = await connection.exchange(request, stall_s=self._stall_s)
-        return raw
-
-    def cut(self) -> None:
-        """Leave what is under way unfinished, at once."""
-        if self._connection is not None:
-            self._connection.cut()
-
-    async def close(self) -> None:
-        """Cut, and let go of everything."""
-        self.cut()
-
-    async def _connected(self) -> Connection:
-        if self._connection is None or not self._connection.idle:
-            self._connection = await Connection.open(*self._address)
-        return self._connection
-
-
-class StockChannel:
-    """A stock httpx client of its own: its pool slows down with every live connection."""
-
-    def __init__(self, url: httpx.URL, stall_s: float, context: ssl.SSLContext) -> None:
-        self._url = url
-        self._client = httpx.AsyncClient(
-            timeout=stall_s, verify=context, trust_env=not is_loopback(url.host)
-        )
-        self._task: asyncio.Task[None] | None = None
-
-    async def open(self) -> None:
-        """Nothing: httpx connects when it must."""
-
-    async def post(self, body: bytes) -> RawExchange:
-        """Send a body and wait for the end of the answer. Raises: HttpUnreachable."""
-        raw = RawExchange(sent_s=perf_counter())
-        self._task = asyncio.ensure_future(self._fill(raw, body))
-        try:
-            await asyncio.wait([self._task])
-        finally:
-            self._task.cancel()
-        if not self._task.cancelled():
-            self._task.result()
-        return raw
-
-    def cut(self) -> None:
-        """Leave what is under way unfinished, at once."""
-        if self._task is not None:
-            self._task.cancel()
-
-    async def close(self) -> None:
-        """Cut, and let go of everything."""
-        self.cut()
-        await self._client.aclose()
-
-    async def _fill(self, raw: RawExchange, body: bytes) -> None:
-        async def trace(event: str, info: dict[str, Any]) -> None:
-            if event.endswith("send_request_headers.started"):
-                raw.sent_s = perf_counter()
-
-        try:
-            with translated("POST", str(self._url)):
-                async with self._client.stream(
-                    "POST", self._url, content=body, headers=_HEADERS, extensions={"trace": trace}
-                ) as response:
-                    raw.status, raw.headers = response.status_code, response.headers.raw
-                    async for chunk in response.aiter_raw():
-                        raw.chunks.append((perf_counter(), chunk))
-            raw.done_s = perf_counter()
-        except HttpError as exc:
-            if isinstance(exc.__cause__, httpx.ConnectError | httpx.ConnectTimeout):
-                raise
-            raw.error, raw.failed_s = exc, perf_counter()
+from tuner.connection import Connection, RawExchange
+from tuner.errors import HttpProtocolError, HttpUnreachable
 
 
 class RecordingTransport(httpx.AsyncBaseTransport):
@@ -261,7 +109,7 @@ async def _ask(
     connection: Connection, request: httpx.Request, body: bytes, stall_s: float | None
 ) -> RawExchange:
     head = request.method == "HEAD"
-    raw = connection.begin(_request_head(request) + body, stall_s=stall_s, head=head)
+    raw = connection.begin(head_bytes(request) + body, stall_s=stall_s, head=head)
     try:
         while raw.status is None and raw.error is None:
             await connection.wait_for_change()
@@ -278,11 +126,8 @@ def _as_httpx(raw: RawExchange) -> httpx.TransportError:
     return kind(str(raw.error))
 
 
-def _request_head(request: httpx.Request) -> bytes:
+def head_bytes(request: httpx.Request) -> bytes:
+    """The request line and the headers as they go over the wire."""
     lines = [b"%s %s HTTP/1.1" % (request.method.encode("ascii"), request.url.raw_path)]
     lines += [b"%s: %s" % header for header in request.headers.raw]
     return b"\r\n".join(lines) + b"\r\n\r\n"
-
-
-def _needs_proxy(url: httpx.URL) -> bool:
-    return not is_loopback(url.host) and url.scheme in getproxies() and not proxy_bypass(url.host)

@@ -9,11 +9,11 @@ from time import perf_counter
 
 from tuner.connection import RawExchange
 from tuner.errors import HttpUnreachable
+from tuner.load.channels import Channel, open_channels
 from tuner.load.dialects import DIALECTS, Reply, decode, spread
 from tuner.load.plan import Played, RungPlan, Target
 from tuner.load.prompts import Prompts, residual_lengths
 from tuner.measurement import RequestTiming
-from tuner.transport import Channel, open_channels
 
 Probe = Callable[[], Awaitable[tuple[float, float] | None]]
 

@@ -1,0 +1,95 @@
+"""One stream's way to the server: recorded where it is plain HTTP, stock httpx elsewhere."""
+
+import logging
+from typing import Protocol
+
+from tuner.connection import STALL_S, Connection, RawExchange
+from tuner.http import (
+    StockChannel,
+    needs_proxy,
+    public_url,
+    request_head,
+    server_url,
+    tls_context,
+)
+
+log = logging.getLogger(__name__)
+
+
+class Channel(Protocol):
+    """One stream's way to one path of the server; one request at a time."""
+
+    async def open(self) -> None:
+        """Connect ahead of the first request. Raises HttpUnreachable."""
+        ...
+
+    async def post(self, body: bytes) -> RawExchange:
+        """Send a body and wait for the end of the answer; raises HttpUnreachable where it could
+        not even connect, any later failure stands in the result."""
+        ...
+
+    def cut(self) -> None:
+        """Leave what is under way unfinished, at once."""
+        ...
+
+    async def close(self) -> None:
+        """Cut, and let go of everything."""
+        ...
+
+
+def open_channels(url: str, count: int, *, stall_s: float = STALL_S) -> list[Channel]:
+    """Channels to a URL, one a stream, not yet connected; says so where they are not recorded.
+
+    Raises: HttpProtocolError where the URL cannot be read.
+    """
+    parsed = server_url(url)
+    proxied = needs_proxy(parsed)
+    if parsed.scheme == "http" and not proxied:
+        return [RecordedChannel(url, stall_s) for _ in range(count)]
+    log.warning(
+        "%s is reached %s: timed through stock httpx, whose own latency is included",
+        public_url(url),
+        "through a proxy" if proxied else "over TLS",
+    )
+    context = tls_context()
+    return [StockChannel(url, stall_s, context) for _ in range(count)]
+
+
+class RecordedChannel:
+    """A kept-alive `Connection`, opened again whenever the server closed it."""
+
+    def __init__(self, url: str, stall_s: float) -> None:
+        # The head is the same for every request but for the length, which comes last.
+        self._head = request_head("POST", url) + b"content-length: "
+        parsed = server_url(url)
+        self._address = parsed.host, parsed.port or 80
+        self._stall_s = stall_s
+        self._connection: Connection | None = None
+
+    async def open(self) -> None:
+        """Connect ahead of the first request. Raises: HttpUnreachable."""
+        await self._connected()
+
+    async def post(self, body: bytes) -> RawExchange:
+        """Send a body and wait for the end of the answer. Raises: HttpUnreachable."""
+        request = self._head + b"%d\r\n\r\n" % len(body) + body
+        connection = await self._connected()
+        raw = await connection.exchange(request, stall_s=self._stall_s)
+        if raw.stale:
+            connection = await self._connected()
+            raw = await connection.exchange(request, stall_s=self._stall_s)
+        return raw
+
+    def cut(self) -> None:
+        """Leave what is under way unfinished, at once."""
+        if self._connection is not None:
+            self._connection.cut()
+
+    async def close(self) -> None:
+        """Cut, and let go of everything."""
+        self.cut()
+
+    async def _connected(self) -> Connection:
+        if self._connection is None or not self._connection.idle:
+            self._connection = await Connection.open(*self._address)
+        return self._connection
