@@ -1,11 +1,33 @@
-"""Why a server failed: log + exit + phase → class, first cause, blame, what to do. Pure."""
+"""Why a server failed: log + exit + phase → class, first cause, blame, what to do. Pure.
 
-from typing import Literal
+The data is in `tuner.failure_rules`; this module only reads it. A log is searched for the words
+of all rules; the lines found lose their prefix, noise is dropped, and of the lines that a rule
+explains the one with the best tier wins, then the first. Marks of the engine's progress say what
+a rank was doing, which tells look-alikes apart.
+"""
 
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from tuner import failure_blame
+from tuner.definitions import Value
+from tuner.failure_evidence import Hit, Reading
+from tuner.failure_rules import CLASSES, EXITS, FATAL
+from tuner.failure_rules.names import flag_of
+from tuner.failure_rules.rule import Action as Action
 from tuner.frozen import Frozen
+from tuner.log_lines import split_prefix
+from tuner.log_phases import PHASES, Stage
+from tuner.log_phases import Phase as Phase
+from tuner.log_phases import phase_of as phase_of
 
-Action = Literal["never", "once", "stop-study"]
-Phase = Literal["starting", "loading", "capturing", "ready", "serving", "stopping"]
+_NONE: Mapping[str, Value] = MappingProxyType({})
+_PLACE = re.compile(r"\{([a-z0-9-]+)\}")
+_DISTRIBUTED = re.compile(
+    r"Init torch distributed begin|using nccl==|NCCL INFO|world size \d+ is assigned|joined"
+)
+_CAUSE_CHARS = 400
 
 
 class Failure(Frozen):
@@ -22,3 +44,176 @@ class Failure(Frozen):
     advice: str
     phase: Phase
     exit_code: int | None = None
+
+
+def fatal_line(text: str) -> str | None:
+    """The first line of new log text that dooms a server, or None.
+
+    Give it whole lines: what was written since the last call up to the last newline. Only words
+    that no server survives count, so that a wait may end at once; the log still grows after it.
+    """
+    match = FATAL.search(text)
+    while match is not None:
+        start = text.rfind("\n", 0, match.start()) + 1
+        end = text.find("\n", match.end())
+        _, body, _ = split_prefix(text[start : len(text) if end < 0 else end])
+        if not Reading.is_noise(body):
+            return body.strip()[:_CAUSE_CHARS]
+        match = FATAL.search(text, match.end())
+    return None
+
+
+def classify(
+    log: str,
+    *,
+    engine: str,
+    exit_code: int | None = None,
+    phase: Phase | None = None,
+    flags: Mapping[str, Value] = _NONE,
+    nearest: Mapping[str, Value] | None = None,
+) -> Failure | None:
+    """The failure that a log tells of, or None for a healthy one.
+
+    `exit_code` says that the server ended by itself with that code (any code, 0 too, is a death
+    then, unless the log shows an orderly shutdown). `flags` are the launch's flags and variables
+    by name, `nearest` those of the nearest configuration that worked.
+    """
+    reading = Reading(log, engine, phase)
+    died = exit_code is not None and not reading.ended_orderly
+    hit = reading.first_cause(died=died)
+    if hit is not None:
+        return _explained(hit, reading, exit_code, flags, nearest)
+    if died or reading.death is not None:
+        return _unexplained(reading, exit_code, flags, nearest)
+    return None
+
+
+def gave_up(
+    log: str,
+    *,
+    engine: str,
+    phase: Phase | None = None,
+    waited_s: float | None = None,
+    flags: Mapping[str, Value] = _NONE,
+    nearest: Mapping[str, Value] | None = None,
+) -> Failure:
+    """The failure of a server that is alive and was waited for in vain.
+
+    What the log explains comes first; a hang has no text, so its class is by how far it came.
+    """
+    failure = classify(log, engine=engine, phase=phase, flags=flags, nearest=nearest)
+    if failure is not None:
+        return failure
+    reading = Reading(log, engine, phase)
+    stage, last = reading.last_stage, reading.last_words
+    waited = f" after {waited_s:.0f} s" if waited_s is not None else ""
+    cause = f"nothing new{waited}; last line: {last}" if last else f"no output{waited}"
+    action: Action | None = None
+    if stage >= Stage.READY:
+        kind = "engine_stall"
+    elif "Registering 0 cuda graph addresses" in log:
+        kind = "masked_hang"
+    else:
+        kind = "never_ready"
+        action = "stop-study" if reading.last_is(_DISTRIBUTED) else None
+    return verdict(
+        kind,
+        cause,
+        engine=engine,
+        phase=PHASES[stage],
+        blame=_suspects(CLASSES[kind].blame, "", None, engine, flags, nearest),
+        action=action,
+    )
+
+
+def verdict(
+    kind: str,
+    cause: str,
+    *,
+    engine: str,
+    phase: Phase,
+    blame: list[str] | None = None,
+    action: Action | None = None,
+    advice: str | None = None,
+    exit_code: int | None = None,
+) -> Failure:
+    """A failure of a known class with what the class says of action and advice.
+
+    For what no log shows: a server never ready, a stall after a restart, wrong output.
+    """
+    known = CLASSES[kind]
+    text = advice or known.advice
+    return Failure(
+        kind=kind,
+        cause=cause,
+        blame=blame or [],
+        action=action or known.action,
+        advice=_PLACE.sub(lambda found: flag_of(found[1], engine), text),
+        phase=phase,
+        exit_code=exit_code,
+    )
+
+
+def _suspects(
+    groups: tuple[tuple[str, ...], ...],
+    text: str,
+    number: int | None,
+    engine: str,
+    flags: Mapping[str, Value],
+    nearest: Mapping[str, Value] | None,
+) -> list[str]:
+    new = [] if nearest is None else failure_blame.changed(flags, nearest)
+    named = failure_blame.sized(number, flags) or failure_blame.named_in(text, flags)
+    suspects = named or failure_blame.usual(groups, flags, engine) or new
+    return failure_blame.narrow(suspects, new)
+
+
+def _explained(
+    hit: Hit,
+    reading: Reading,
+    exit_code: int | None,
+    flags: Mapping[str, Value],
+    nearest: Mapping[str, Value] | None,
+) -> Failure:
+    rule = hit.rule
+    groups = CLASSES[rule.kind].blame if rule.blame is None else rule.blame
+    if rule.kind == "env_format":
+        blame = failure_blame.variables_in(reading.block(hit.line).text, flags)
+    else:
+        blame = _suspects(groups, hit.line.body, hit.number, reading.engine, flags, nearest)
+    stops = (rule.action or CLASSES[rule.kind].action) == "stop-study"
+    return verdict(
+        rule.kind,
+        reading.cause(hit)[:_CAUSE_CHARS],
+        engine=reading.engine,
+        phase=PHASES[hit.stage],
+        blame=[] if stops and nearest is None and not groups else blame,
+        action=rule.action,
+        advice=rule.advice,
+        exit_code=exit_code,
+    )
+
+
+def _unexplained(
+    reading: Reading,
+    exit_code: int | None,
+    flags: Mapping[str, Value],
+    nearest: Mapping[str, Value] | None,
+) -> Failure:
+    form = EXITS.get(exit_code or 0, EXITS[0])
+    if exit_code in (-9, 137) and reading.is_sglang:
+        form = EXITS[0]
+    said = reading.death or reading.last_words
+    ended = "died" if exit_code is None else f"exited with code {exit_code}"
+    cause = f"{ended} without saying why" + (f"; last line: {said}" if said else "")
+    new = [] if nearest is None else failure_blame.changed(flags, nearest)
+    return verdict(
+        form.kind,
+        cause[:_CAUSE_CHARS],
+        engine=reading.engine,
+        phase=PHASES[reading.last_stage],
+        blame=new,
+        action=form.action,
+        advice=form.advice,
+        exit_code=exit_code,
+    )
