@@ -84,7 +84,7 @@ def in_folder(folder: Path, word: str, *, files_only: bool = False) -> str:
 
     Links are kept: an interpreter knows its environment by the name it is called by.
     """
-    path = folder.absolute() / word
+    path = Path(os.path.normpath(folder.resolve() / word))
     exists = path.is_file() if files_only else path.exists()
     return str(path) if word and exists else word
 
