@@ -59,11 +59,10 @@ def plan(study: Path, as_json: bool) -> None:
 def run(study: Path, as_json: bool) -> None:
     """Start the study, or continue it where its records end."""
     from tuner import console, verbs
+    from tuner.progress import progress
 
-    result = verbs.run(study)
+    result = verbs.run(study, progress)
     _answer(result, as_json, console.show_study)
-    if result.stopped_by:
-        raise TunerError(result.stopped_by, hint=result.stopped_hint)
     if not result.feasible:
         sys.exit(EXIT_NOTHING_FEASIBLE)
 
@@ -138,9 +137,7 @@ def main() -> NoReturn:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _bug(
-    kind: type[BaseException], error: BaseException, trace: TracebackType | None
-) -> NoReturn:
+def _bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> NoReturn:
     """What nobody foresaw: say what to send, and exit as no expected failure does."""
     traceback.print_exception(kind, error, trace)
     click.echo(

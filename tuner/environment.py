@@ -1,0 +1,110 @@
+"""What is measured, and on what: kept beside the records, compared before a study continues."""
+
+import json
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tuner
+from tuner import engines
+from tuner.errors import RecordsError, StudyChanged
+from tuner.executor import HostInfo
+from tuner.launches import launch_spec
+from tuner.validation import LoadedStudy
+
+FILE = "environment.json"
+SCHEMA = 1
+
+
+def identity(study: LoadedStudy, hosts: Sequence[HostInfo]) -> dict[str, Any]:
+    """What must stay the same for records to be comparable.
+
+    Budget, sampler and the words of hypotheses are free to change; so is a new hypothesis.
+    """
+    definition = study.definition
+    space = study.space.definition.model_dump(mode="json", by_alias=True)
+    space["hypotheses"] = {
+        h["id"]: {"change": h["change"], "depends_on": h["depends_on"]} for h in space["hypotheses"]
+    }
+    return {
+        "engine version": engines.version(launch_spec(study, study.baseline)),
+        "hardware": {
+            "gpu model": sorted({host.gpu_model or "none" for host in hosts}),
+            "cpu model": sorted({host.cpu_model for host in hosts}),
+            "gpus": definition.hardware.gpus,
+        },
+        "engine": definition.engine.model_dump(mode="json", exclude={"ready_timeout_s"}),
+        "model": definition.model,
+        "fixed": definition.fixed.model_dump(mode="json"),
+        "baseline": study.baseline.as_dict(),
+        "space": space,
+        "objective": study.objective.model_dump(mode="json"),
+        "surface": study.digests.get("surface"),
+    }
+
+
+def remember_or_refuse(folder: Path, now: Mapping[str, Any]) -> None:
+    """Write the identity of a new study, or compare it with what its records were measured as.
+
+    Raises StudyChanged, naming the first difference with both sides.
+    """
+    path = folder / FILE
+    now = json.loads(json.dumps(now))
+    if not path.exists():
+        content = {"schema_number": SCHEMA, "identity": now, "machine": _machine()}
+        path.write_text(json.dumps(content, indent=1) + "\n")
+        return
+    differences = list(_differences(_stored(path), now, ""))
+    if not differences:
+        return
+    where, was, found = differences[0]
+    more = f" (and {len(differences) - 1} more)" if len(differences) > 1 else ""
+    raise StudyChanged(
+        f"{folder}: {where} was {_short(was)} when the records were made and is {_short(found)} "
+        f"now{more}",
+        hint="Put it back, or copy the study file to a new folder: numbers from before and after "
+        "cannot be compared.",
+    )
+
+
+def _stored(path: Path) -> Mapping[str, Any]:
+    try:
+        content = json.loads(path.read_text())
+        schema, stored = content["schema_number"], content["identity"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RecordsError(
+            f"{path}: cannot be read: {error}",
+            hint="It says what the records were measured on; restore it from a copy.",
+        ) from error
+    if schema > SCHEMA:
+        raise RecordsError(
+            f"{path}: written by a newer version (schema {schema}, this one reads up to {SCHEMA})",
+            hint="Use the version that wrote it.",
+        )
+    return dict(stored)
+
+
+def _differences(was: Any, now: Any, where: str) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(was, dict) and isinstance(now, dict):
+        for name in sorted(was.keys() | now.keys()):
+            if where.endswith("hypotheses") and name not in was:
+                continue
+            inner = f"{where}.{name}" if where else name
+            yield from _differences(was.get(name), now.get(name), inner)
+    elif was != now:
+        yield where, was, now
+
+
+def _short(value: Any) -> str:
+    text = "absent" if value is None else json.dumps(value)
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def _machine() -> dict[str, str]:
+    return {
+        "tuner": tuner.__version__,
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+    }

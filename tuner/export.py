@@ -1,0 +1,81 @@
+"""The command to launch tomorrow: the winner's, or the baseline's where nothing beats it."""
+
+import json
+from collections.abc import Sequence
+from typing import Literal
+
+from tuner import engines
+from tuner.decision import conclusion
+from tuner.errors import TunerError
+from tuner.frozen import Frozen
+from tuner.launches import launch_spec
+from tuner.records import TrialRecord
+from tuner.space import Configuration
+from tuner.validation import LoadedStudy
+
+Format = Literal["shell", "json"]
+
+
+class Export(Frozen):
+    """A launch as it runs when pasted, and why it is this one.
+
+    `command` holds no port, host or seed that the tuner added, and no secret: those are asked for
+    by `${NAME:?set NAME}`.
+    """
+
+    command: str
+    argv: list[str]
+    env: dict[str, str]
+    trial: int | None
+    why: str
+    rehearsal: bool
+
+
+def export(study: LoadedStudy, records: Sequence[TrialRecord], trial: int | None = None) -> Export:
+    """The launch of the winner, of the baseline, or of the trial that was asked for.
+
+    Raises TunerError for a trial that does not exist.
+    """
+    configuration, number, why = _choose(study, records, trial)
+    engine = engines.create(launch_spec(study, configuration))
+    launch = engine.command(host="127.0.0.1", port=1, extra_ports=(2, 3))
+    return Export(
+        command=launch.shell(),
+        argv=list(launch.argv),
+        env=launch.shown_env(),
+        trial=number,
+        why=why,
+        rehearsal=engine.rehearsal,
+    )
+
+
+def _choose(
+    study: LoadedStudy, records: Sequence[TrialRecord], trial: int | None
+) -> tuple[Configuration, int | None, str]:
+    if trial is not None:
+        record = find(records, trial)
+        return study.space.configuration(record.values), trial, f"trial {trial}, as asked for"
+    verdict = conclusion(records, study.objective, study.baseline.key)
+    winner = next((r for r in records if r.key == verdict.winner_key), None)
+    if winner is None:
+        return study.baseline, None, f"{verdict.sentence} This is the baseline."
+    return study.space.configuration(winner.values), winner.number, verdict.sentence
+
+
+def find(records: Sequence[TrialRecord], number: int) -> TrialRecord:
+    """The record of that trial. Raises TunerError, naming those that exist."""
+    for record in records:
+        if record.number == number:
+            return record
+    known = f"0 to {max(r.number for r in records)}" if records else "none yet"
+    raise TunerError(f"there is no trial {number}", hint=f"Trials of this study: {known}.")
+
+
+def written(chosen: Export, form: Format) -> str:
+    """The export in the form that was asked for, as one text."""
+    if form == "json":
+        return json.dumps(chosen.model_dump(), indent=1)
+    label = (
+        "# REHEARSAL: nothing behind this was measured on hardware.\n" if chosen.rehearsal else ""
+    )
+    return f"#!/bin/sh\n{label}# {chosen.why}\n{chosen.command}\n"

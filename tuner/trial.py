@@ -1,0 +1,366 @@
+"""One launch, in a straight line: start, ready, read back, climb the ladder, stop.
+
+Runs in a process of its own on the host that has the GPUs.
+"""
+
+import asyncio
+import gzip
+import hashlib
+import json
+import time
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tuner import engines
+from tuner.definitions import Objective, Rung, Value
+from tuner.engines.base import Engine, EngineFacts, LaunchCommand, LaunchSpec
+from tuner.errors import HttpError
+from tuner.executor import Note, Slot
+from tuner.failures import Failure, classify, fatal_line
+from tuner.frozen import Frozen
+from tuner.http import Http
+from tuner.load import Played, RungPlan, Target, play, run
+from tuner.measurement import RungMeasurement, measure
+from tuner.records import Outcome, TrialKind, TrialRecord
+from tuner.score import hopeless
+from tuner.server import Server
+
+HOST = "127.0.0.1"
+POLL_S = 0.1
+DRAIN_S = 1.5
+"""How long a doomed server's log is still read: the cause may be printed after the alarm."""
+
+T = TypeVar("T")
+
+
+class TrialOrder(Frozen):
+    """What to launch and how to judge it on the way.
+
+    `reference` holds the baseline's tok/s per rung and `noise` the relative sd of a launch there,
+    both empty while they are not known; `best` is the best score so far; `known` maps effective
+    keys to the trial that has them.
+    """
+
+    number: int
+    kind: TrialKind
+    hypothesis: str | None = None
+    key: str
+    values: dict[str, Value]
+    launch: LaunchSpec
+    gpus: int
+    objective: Objective
+    prune: bool = False
+    reference: dict[int, float] = {}
+    noise: dict[int, float] = {}
+    best: float = 1.0
+    known: dict[str, int] = {}
+    nearest: dict[str, Value] = {}
+
+
+class TrialNote(Frozen):
+    """Where a trial is: starting, rung, stopping; with the numbers of a rung that is done."""
+
+    number: int
+    phase: str
+    concurrency: int | None = None
+    rung: RungMeasurement | None = None
+
+
+@dataclass(slots=True)
+class _Course:
+    """What is known of the trial so far; becomes its record."""
+
+    outcome: Outcome = "completed"
+    rungs: list[RungMeasurement] = field(default_factory=list)
+    failure: Failure | None = None
+    pruned_because: str | None = None
+    effective: dict[str, Value] = field(default_factory=dict)
+    effective_key: str | None = None
+    duplicate_of: int | None = None
+    facts: EngineFacts = field(default_factory=EngineFacts)
+    phase_s: dict[str, float] = field(default_factory=dict)
+    serving: bool = False
+
+
+def run_trial(order: TrialOrder, slot: Slot, folder: Path, note: Note) -> TrialRecord:
+    """Launch, measure and stop; every way to fail is in the record. Raises EngineError, HostError
+    where the launch cannot even be spelt or started."""
+    started_at, begun = datetime.now(UTC), time.perf_counter()
+    engine = engines.create(order.launch)
+    command = engine.command(
+        host=HOST,
+        port=slot.ports[0],
+        extra_ports=slot.ports[1:],
+        gpus=slot.gpus if slot.real_gpus else (),
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "command.sh").write_text(f"#!/bin/sh\n{command.shell()}\n")
+    course = _Course()
+    note(TrialNote(number=order.number, phase="starting"))
+    server = Server.start(
+        command,
+        folder=folder,
+        port=slot.ports[0],
+        cores=slot.server_cores,
+        tag=f"trial-{order.number}",
+    )
+    with server:
+        run(_serve(order, engine, server, course, note))
+        note(TrialNote(number=order.number, phase="stopping"))
+        stopping = time.perf_counter()
+        report = server.stop()
+    course.phase_s["stop"] = time.perf_counter() - stopping
+    if course.outcome == "failed":
+        course.failure = _understand(order, server.log(), report.exit_code, course)
+    return _record(order, slot, engine, command, course, started_at, time.perf_counter() - begun)
+
+
+async def _serve(
+    order: TrialOrder, engine: Engine, server: Server, course: _Course, note: Note
+) -> None:
+    begun = time.perf_counter()
+    async with Http(f"http://{HOST}:{server.port}") as http:
+        ready = await _wait_ready(engine, server, http, order.launch.engine.ready_timeout_s)
+        course.phase_s["start"] = time.perf_counter() - begun
+        if not ready:
+            course.outcome = "failed"
+            return
+        course.serving = True
+        await _read_back(order, engine, server, http, course)
+        if course.outcome != "duplicate":
+            begun = time.perf_counter()
+            await _climb(order, engine, server, http, course, note)
+            course.phase_s["load"] = time.perf_counter() - begun
+
+
+async def _wait_ready(engine: Engine, server: Server, http: Http, timeout_s: float) -> bool:
+    """Until the server generates; False once it has died, is doomed, or its time is up."""
+    deadline = time.monotonic() + timeout_s
+    doom = asyncio.create_task(_doom(server))
+    try:
+        while time.monotonic() < deadline and not doom.done():
+            if server.listening() and await engine.ready(http):
+                return True
+            await asyncio.wait([doom], timeout=POLL_S)
+        return False
+    finally:
+        await _ended(doom)
+
+
+async def _doom(server: Server) -> None:
+    """Returns once the server has exited or its log says that it will, and the log is drained."""
+    seen = 0
+    while server.exit_code() is None:
+        text = server.log()
+        if fatal_line(text[seen:]):
+            await asyncio.sleep(DRAIN_S)
+            return
+        seen = text.rfind("\n") + 1
+        await asyncio.sleep(POLL_S)
+
+
+async def _ended(task: "asyncio.Task[Any]") -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def _unless_doomed(server: Server, work: Awaitable[T]) -> T | None:
+    """The result of the work, or None where the server died before it was done."""
+    doom, task = asyncio.create_task(_doom(server)), asyncio.ensure_future(work)
+    try:
+        await asyncio.wait([doom, task], return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        await _ended(doom)
+        await _ended(task)
+
+
+async def _read_back(
+    order: TrialOrder, engine: Engine, server: Server, http: Http, course: _Course
+) -> None:
+    """What the server really runs with; a twin of an earlier trial is not measured again."""
+    log = server.log()
+    course.effective = await engine.effective(http, log)
+    course.facts = await engine.facts(http, log)
+    if course.effective:
+        course.effective_key = effective_key(course.effective, order.launch)
+        course.duplicate_of = order.known.get(course.effective_key)
+    if course.duplicate_of is not None:
+        course.outcome = "duplicate"
+
+
+def effective_key(effective: Mapping[str, Value], launch: LaunchSpec) -> str:
+    """12 hex digits that two launches share only if they run with the same arguments, variables
+    and build."""
+    identity = json.dumps(
+        [sorted(effective.items()), sorted(launch.env.items()), launch.build], default=str
+    )
+    return hashlib.sha256(identity.encode()).hexdigest()[:12]
+
+
+async def _climb(
+    order: TrialOrder, engine: Engine, server: Server, http: Http, course: _Course, note: Note
+) -> None:
+    for index, rung in enumerate(order.objective.ladder):
+        note(TrialNote(number=order.number, phase="rung", concurrency=rung.concurrency))
+        played = await _unless_doomed(server, _play(order, engine, http, rung, index))
+        if played is None or not await _still_alive(server):
+            course.outcome = "failed"
+            return
+        measured = _measured(order, rung, played)
+        _keep_requests(server.log_path.parent, rung, played)
+        if measured.output_tok_s == 0:
+            course.outcome = "failed"
+            return
+        course.rungs.append(measured)
+        note(
+            TrialNote(
+                number=order.number, phase="rung", concurrency=rung.concurrency, rung=measured
+            )
+        )
+        if order.prune and index + 1 < len(order.objective.ladder):
+            course.pruned_because = hopeless(
+                course.rungs, order.reference, order.noise, order.objective, order.best
+            )
+            if course.pruned_because:
+                course.outcome = "pruned"
+                return
+
+
+async def _play(order: TrialOrder, engine: Engine, http: Http, rung: Rung, index: int) -> Played:
+    objective = order.objective
+    target = Target(
+        base_url=http.base_url,
+        api=engine.api,
+        model=engine.served_model,
+        time_scale=engine.time_scale,
+    )
+    plan = RungPlan(
+        concurrency=rung.concurrency,
+        input_tokens=objective.input_tokens,
+        output_tokens=objective.output_tokens,
+        warmup_s=objective.warmup_s,
+        window_s=objective.window_s,
+        prompt_seed=objective.seeds.prompts,
+        order_seed=objective.seeds.order,
+        rung_index=index,
+    )
+
+    async def probe() -> tuple[float, float] | None:
+        try:
+            return await engine.load_now(http)
+        except HttpError:
+            return None
+
+    return await play(target, plan, probe=probe)
+
+
+async def _still_alive(server: Server) -> bool:
+    """A server that dies as the window closes is dead, not measured: look twice."""
+    if server.exit_code() is None and server.listening():
+        return True
+    await asyncio.sleep(DRAIN_S)
+    return False
+
+
+def _measured(order: TrialOrder, rung: Rung, played: Played) -> RungMeasurement:
+    return measure(
+        played.timings,
+        concurrency=rung.concurrency,
+        start_s=played.start_s,
+        end_s=played.end_s,
+        gpus=order.gpus,
+        load_samples=played.load_samples,
+    )
+
+
+def _keep_requests(folder: Path, rung: Rung, played: Played) -> None:
+    """One line a request, without prompts or texts."""
+    with gzip.open(folder / "requests.jsonl.gz", "at", compresslevel=3) as out:
+        for timing in played.timings:
+            first = timing.events[0][0] if timing.events else None
+            last = timing.events[-1][0] if timing.events else None
+            line = {
+                "concurrency": rung.concurrency,
+                "stream": timing.stream,
+                "index": timing.index,
+                "sent_s": timing.sent_s,
+                "first_s": first,
+                "last_s": last,
+                "done_s": timing.done_s,
+                "events": len(timing.events),
+                "input_tokens": timing.input_tokens,
+                "output_tokens": timing.output_tokens,
+                "error": timing.error,
+            }
+            out.write(json.dumps(line) + "\n")
+
+
+def _understand(order: TrialOrder, log: str, exit_code: int | None, course: _Course) -> Failure:
+    failure = classify(
+        log,
+        engine=order.launch.engine.name,
+        exit_code=exit_code,
+        phase="serving" if course.serving else None,
+        flags={**order.launch.flags, **order.launch.env},
+        nearest=order.nearest or None,
+    )
+    return failure or _silent(course, exit_code, order.launch.engine.ready_timeout_s)
+
+
+def _silent(course: _Course, exit_code: int | None, timeout_s: float) -> Failure:
+    """The server was given up, and its log holds no reason."""
+    if course.serving:
+        return Failure(
+            kind="engine_stall",
+            cause="accepts requests and generates nothing",
+            action="once",
+            advice="Look at the end of server.log; if it happens again, treat the flags as bad.",
+            phase="serving",
+            exit_code=exit_code,
+        )
+    return Failure(
+        kind="never_ready",
+        cause=f"not ready after {timeout_s:.0f} s, and its log names no error",
+        action="once",
+        advice="Look at the end of server.log; raise engine.ready_timeout_s if it still worked.",
+        phase="starting",
+        exit_code=exit_code,
+    )
+
+
+def _record(
+    order: TrialOrder,
+    slot: Slot,
+    engine: Engine,
+    command: LaunchCommand,
+    course: _Course,
+    started_at: datetime,
+    duration_s: float,
+) -> TrialRecord:
+    return TrialRecord(
+        number=order.number,
+        kind=order.kind,
+        hypothesis=order.hypothesis,
+        key=order.key,
+        values=order.values,
+        started_at=started_at.isoformat(timespec="seconds"),
+        duration_s=round(duration_s, 3),
+        ready_s=round(course.phase_s["start"], 3) if course.serving else None,
+        phase_s={name: round(seconds, 3) for name, seconds in course.phase_s.items()},
+        command=command.shell(),
+        outcome=course.outcome,
+        rungs=course.rungs,
+        failure=course.failure,
+        pruned_because=course.pruned_because,
+        effective=course.effective,
+        effective_key=course.effective_key,
+        duplicate_of=course.duplicate_of,
+        facts=course.facts,
+        host=slot.host,
+        gpus=list(slot.gpus),
+        rehearsal=engine.rehearsal,
+    )

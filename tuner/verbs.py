@@ -1,0 +1,150 @@
+"""What each verb does; the command line prints what they return or dumps it as JSON."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from types import FrameType
+
+from tuner import engines, views
+from tuner.environment import identity, remember_or_refuse
+from tuner.errors import EngineError, HostError
+from tuner.export import Format, find, written
+from tuner.export import export as chosen_export
+from tuner.frozen import Frozen
+from tuner.launches import launch_spec
+from tuner.plan import Plan
+from tuner.plan import plan as planned
+from tuner.records import Records, TrialRecord, locked
+from tuner.study import Listener, StudyRun
+from tuner.validation import LoadedStudy, load_study
+from tuner.views import Front, StudyView, front, study_view
+
+
+class Check(Frozen):
+    """A study without faults: what it holds, and what this machine could not verify."""
+
+    schema_number: int = 1
+    study: str
+    engine: str
+    parameters: int
+    configurations: int | None
+    hypotheses: int
+    ladder: list[int]
+    not_ready: list[str]
+
+
+class TrialView(Frozen):
+    """One launch in full."""
+
+    schema_number: int = 1
+    row: views.TrialRow
+    record: TrialRecord
+    rehearsal: bool
+
+
+def check(path: Path) -> Check:
+    """Read and check a study. Raises DefinitionError with every fault of every file."""
+    study = load_study(path)
+    return Check(
+        study=views.name(study),
+        engine=study.definition.engine.name,
+        parameters=len(study.space.parameters),
+        configurations=study.space.size(),
+        hypotheses=len(study.space.hypotheses),
+        ladder=[rung.concurrency for rung in study.objective.ladder],
+        not_ready=engines.preflight(launch_spec(study, study.baseline)),
+    )
+
+
+def plan(path: Path) -> Plan:
+    """What `run` would do from here. Starts nothing."""
+    study = load_study(path)
+    return planned(study, list(Records(study.folder)))
+
+
+def show(path: Path) -> StudyView:
+    """Everything the records say."""
+    study = load_study(path)
+    return study_view(study, Records(study.folder))
+
+
+def show_trial(path: Path, number: int) -> TrialView:
+    """One launch in full. Raises TunerError for one that does not exist."""
+    study = load_study(path)
+    records = Records(study.folder)
+    record = find(list(records), number)
+    return TrialView(
+        row=views.trial_row(study, record, records), record=record, rehearsal=record.rehearsal
+    )
+
+
+def pareto(path: Path, x: str, y: str) -> Front:
+    """The Pareto front in two metrics."""
+    study = load_study(path)
+    return front(study, Records(study.folder), x, y)
+
+
+def export(path: Path, trial: int | None, form: Format) -> str:
+    """The launch command in the form that was asked for."""
+    study = load_study(path)
+    return written(chosen_export(study, list(Records(study.folder)), trial), form)
+
+
+Progress = Callable[[LoadedStudy], AbstractContextManager[Listener]]
+
+
+def run(path: Path, progress: Progress) -> StudyView:
+    """Start or continue a study until its budget or its questions end.
+
+    Everything that can be refused is refused before a host is touched. Raises StudyBusy,
+    StudyChanged, RecordsError, EngineError, HostError; KeyboardInterrupt on SIGINT and SIGTERM,
+    with everything recorded and every server gone.
+    """
+    study = load_study(path)
+    with locked(study.folder):
+        records = Records(study.folder)
+        missing = engines.preflight(launch_spec(study, study.baseline))
+        if missing:
+            raise EngineError("\n".join(missing), hint="Nothing was started.")
+        return _run(study, records, progress)
+
+
+def _run(study: LoadedStudy, records: Records, progress: Progress) -> StudyView:
+    from tuner.hosts import Cluster  # ray and optuna are loaded only once all else is in order
+    from tuner.search import Searcher
+
+    hardware = study.definition.hardware
+    with Cluster(hardware.gpus, hardware.ray) as cluster, _terminable():
+        remember_or_refuse(study.folder, identity(study, cluster.hosts))
+        searcher = Searcher(
+            study.space,
+            sampler=study.definition.search.sampler,
+            seed=study.definition.search.seed,
+            journal=study.folder / "optuna.journal",
+            name=study.folder.name,
+        )
+        with progress(study) as listener:
+            end = StudyRun(study, records, cluster, searcher, listener).run()
+    if end.failed is not None and end.failed.failure is not None:
+        failure = end.failed.failure
+        kind = HostError if failure.action == "stop-study" else EngineError
+        raise kind(
+            f"the baseline does not serve (trial {end.failed.number}): {failure.cause}",
+            hint=f"{failure.advice} Log: {study.folder}/trials/{end.failed.number:04d}/server.log",
+        )
+    return study_view(study, records, ended=end.reason)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM ends a run as Ctrl-C does."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
