@@ -1,0 +1,117 @@
+"""Makes the records of nights that never happened, for the rooms that only read records."""
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+
+from tuner.definitions import Decision, Objective, Rung
+from tuner.failures import Failure
+from tuner.measurement import Distribution, RungMeasurement
+from tuner.records import Outcome, TrialKind, TrialRecord
+
+BASE = {1: 9.17, 10: 38.03, 256: 352.79, 1024: 1520.55}
+BASELINE = "base"
+
+
+def objective(ladder: Sequence[int | Rung] = tuple(BASE), **changes) -> Objective:
+    rungs = [rung if isinstance(rung, Rung) else Rung(concurrency=rung) for rung in ladder]
+    values = {"ladder": rungs, "input_tokens": 16, "output_tokens": 16, "decision": Decision()}
+    return Objective(**{**values, **changes})
+
+
+def rung(concurrency: int, tok_s: float, **changes) -> RungMeasurement:
+    values = {
+        "concurrency": concurrency,
+        "window_s": 30.0,
+        "output_tok_s": tok_s,
+        "input_tok_s": tok_s,
+        "total_tok_s": 2 * tok_s,
+        "tok_s_per_gpu": tok_s / 8,
+        "tok_s_per_user": tok_s / concurrency,
+        "requests_completed": 100,
+        "requests_failed": 0,
+        "ttft_ms": distribution(100.0),
+        "tpot_ms": None,
+        "itl_ms": None,
+        "e2e_ms": None,
+    }
+    return RungMeasurement(**{**values, **changes})
+
+
+def distribution(p50: float) -> Distribution:
+    return Distribution(
+        count=100, mean=p50, p50=p50, p90=1.2 * p50, p95=1.3 * p50, p99=1.5 * p50, max=2 * p50
+    )
+
+
+def failure(cause: str = "it broke", **changes) -> Failure:
+    values = {
+        "kind": "kernel_fault",
+        "cause": cause,
+        "action": "never",
+        "advice": "leave it out",
+        "phase": "loading",
+    }
+    return Failure(**{**values, **changes})
+
+
+def record(number: int, kind: TrialKind, key: str, rungs=(), **changes) -> TrialRecord:
+    """Without the cost of validation, since simulations make ten thousands of them."""
+    outcome: Outcome = "failed" if changes.get("failure") else "completed"
+    values = {
+        "number": number,
+        "kind": kind,
+        "key": key,
+        "values": {},
+        "started_at": "2026-01-01T00:00:00Z",
+        "duration_s": 60.0,
+        "command": "serve",
+        "outcome": outcome,
+        "rungs": list(rungs),
+    }
+    return TrialRecord.model_construct(**{**values, **changes})
+
+
+class Night:
+    """A night in the making: launches with noise common to a launch and noise of each rung.
+
+    `drift` is the change of the log throughput from one launch to the next.
+    """
+
+    def __init__(
+        self,
+        seed: int = 0,
+        *,
+        sd: float = 0.01,
+        rung_sd: float = 0.0,
+        drift: float = 0.0,
+        base: Mapping[int, float] = BASE,
+    ) -> None:
+        self.random = random.Random(seed)
+        self.sd, self.rung_sd, self.drift, self.base = sd, rung_sd, drift, base
+        self.records: list[TrialRecord] = []
+
+    def launch(
+        self,
+        kind: TrialKind,
+        key: str,
+        gain: float | Mapping[int, float] = 0.0,
+        *,
+        reaches: Sequence[int] | None = None,
+        **changes,
+    ) -> TrialRecord:
+        """Add a launch whose true gain (log, or by rung) is given; `reaches` are the rungs run."""
+        number = len(self.records)
+        common = self.random.gauss(0, self.sd) + self.drift * number
+        rungs = []
+        for concurrency in self.base if reaches is None else reaches:
+            true = gain.get(concurrency, 0.0) if isinstance(gain, Mapping) else gain
+            noise = common + (self.random.gauss(0, self.rung_sd) if self.rung_sd else 0.0)
+            rungs.append(rung(concurrency, self.base[concurrency] * math.exp(true + noise)))
+        made = record(number, kind, key, rungs, **changes)
+        self.records.append(made)
+        return made
+
+    def baseline(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.launch("baseline", BASELINE)
