@@ -5,13 +5,10 @@ Knows nothing of Ray: `tuner.hosts` runs it as an actor, one on each host.
 
 import asyncio
 import fcntl
-import io
 import os
 import random
-import shutil
 import signal
 import socket
-import tarfile
 import time
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -20,10 +17,8 @@ from pathlib import Path
 from tuner import gpus, processes, slots
 from tuner.errors import HostError
 from tuner.executor import HostInfo, Slot
+from tuner.job import JOB_VARIABLE, pack
 from tuner.server import default_run_root, sweep
-
-JOB_VARIABLE = "TUNER_JOB"
-"""Marks every server process of a job, whatever the job called its servers."""
 
 _SUPERVISORS_S = 10.0
 _KILL_LIMIT_S = 30.0
@@ -138,7 +133,7 @@ class Agent:
         whose memory does not come back, are put in quarantine.
         """
         held = self._jobs.get(job)
-        if kill and held and held.worker:
+        if kill and held and held.worker and not self._works_on(held):
             _kill_worker(*held.worker)
         survivors = await asyncio.to_thread(_end_servers, job)
         reason = f"{survivors} processes survived SIGKILL" if survivors else ""
@@ -155,9 +150,13 @@ class Agent:
             notes=held.notes if held else 0,
             healthy=self._table.healthy,
             reason=reason,
-            archive=await asyncio.to_thread(_archive, self._root / "jobs" / job)
-            if collect
-            else None,
+            archive=await asyncio.to_thread(pack, self._root / "jobs" / job) if collect else None,
+        )
+
+    def _works_on(self, held: _Job) -> bool:
+        """True where the job's process has gone on to another job."""
+        return any(
+            other is not held and other.worker == held.worker for other in self._jobs.values()
         )
 
     def _real_gpus(self) -> tuple[str, ...]:
@@ -265,13 +264,3 @@ def _end_servers(job: str) -> int:
             return 0
         time.sleep(_TICK_S)
     return processes.kill_all(find, _KILL_LIMIT_S)[1]
-
-
-def _archive(folder: Path) -> bytes | None:
-    if not folder.exists():
-        return None
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        archive.add(folder, arcname=".")
-    shutil.rmtree(folder)
-    return buffer.getvalue()

@@ -5,68 +5,34 @@ NUMA node nor put a GPU in quarantine. A job is a Ray task that asks for nothing
 waits for Ray without a deadline.
 """
 
-import io
-import logging
 import os
 import pickle
 import secrets
-import shutil
-import tarfile
 import time
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import ray
-from ray.exceptions import GetTimeoutError, RayError, RayTaskError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-from tuner import processes
-from tuner.agent import JOB_VARIABLE, Agent, Settled
+from tuner import processes, ray_session
+from tuner.agent import Agent, Settled
 from tuner.errors import HostError, TunerError
 from tuner.executor import Event, Function, HostInfo, JobDone, JobLost, JobNote, Slot
+from tuner.job import Returned, call, enter, unpack
+from tuner.ray_session import HostLost, JobBug, fetch
 from tuner.server import default_run_root
+
+import ray  # isort: skip  (after ray_session, which sets what Ray reads when imported)
+from ray.exceptions import RayError  # isort: skip
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # isort: skip
 
 _START_S = 120.0
 _ANSWER_S = 30.0
 _TAKE_S = 5.0
-_SETTLE_S = 180.0
 _CLOSE_S = 240.0
-_CANCEL_S = 20.0
-_OBJECT_STORE_BYTES = 80_000_000
-
-# Ray takes "localhost" for a request to find the outer address; this is loopback all the same,
-# and does not change when the network does.
-_LOOPBACK = "127.0.0.2"
-
-# What Ray sets in a worker and a server must not inherit: one OpenMP thread, for one thing.
-_SET_BY_RAY = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT", "SPT_NOENV")
-
-
-class JobBug(Exception):
-    """The job's own code raised; the message is its traceback."""
-
-
-def fetch(ref: Any, timeout_s: float, what: str) -> Any:
-    """The value of a Ray reference.
-
-    Raises HostError where it does not come in time or its process or host died, JobBug where
-    its code raised.
-    """
-    try:
-        return ray.get(ref, timeout=timeout_s)
-    except GetTimeoutError as error:
-        raise HostError(f"{what}: no answer within {timeout_s:.0f} s") from error
-    except RayTaskError as error:
-        if isinstance(error.cause, TunerError):
-            raise error.cause from error
-        raise JobBug(str(error)) from error
-    except RayError as error:
-        raise HostError(f"{what}: {_first_line(error)}") from error
+_CALLS_AT_ONCE = 1000
 
 
 @dataclass(slots=True)
@@ -89,18 +55,11 @@ class _Job:
     host: _Host
     folder: Path
     task: Any
-    cancelled_at_s: float | None = None
+    cancelled: bool = False
     outcome: JobDone | JobLost | None = None
     settling: Any = None
     settled: Settled | None = None
     notes: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Refused:
-    """A job raised an error of the tuner's own."""
-
-    reason: str
 
 
 class Cluster:
@@ -113,16 +72,17 @@ class Cluster:
     def __init__(self, gpus: int, address: str | None = None, *, use_gpus: bool = True) -> None:
         """Raises HostError where Ray does not start or answer, or a host has too few GPUs."""
         self._environment = dict(os.environ)
-        self._session = _start_ray(address)
+        self._session = ray_session.start(address)
         self._mark = f"job-{secrets.token_hex(4)}"
         self._jobs: dict[int, _Job] = {}
         self._count = 0
+        self._survivors = 0
         self._agent_options = {"declared": gpus, "use_gpus": use_gpus}
-        self._work = ray.remote(num_cpus=0, max_retries=0)(_work)
+        self._work: Any = ray.remote(num_cpus=0, max_retries=0)(_work)
         try:
             self._hosts = self._start_agents()
-        except HostError:
-            self._stop_ray()
+        except TunerError:
+            ray_session.stop(self._session)
             raise
 
     @property
@@ -152,11 +112,14 @@ class Cluster:
                 f"{gpus} GPUs are asked for, the largest host has {most}",
                 hint="GPUs that did not come back after a server are no longer handed out",
             )
-        for host in self._hosts:
-            mark = f"{self._mark}-{self._count}"
-            slot = fetch(host.agent.reserve.remote(mark, gpus), _ANSWER_S, host.info.name)
-            if slot:
-                return self._launch(host, mark, slot, function, payload, folder)
+        mark = f"{self._mark}-{self._count}"
+        for host in list(self._hosts):
+            try:
+                slot = fetch(host.agent.reserve.remote(mark, gpus), _ANSWER_S, host.info.name)
+                if slot:
+                    return self._launch(host, mark, slot, function, payload, folder)
+            except HostLost as error:
+                self._lose(host, error.message)
         return None
 
     def poll(self, timeout_s: float) -> list[Event]:
@@ -176,45 +139,47 @@ class Cluster:
     def cancel(self, job: int) -> None:
         """End a job; its servers are gone when its JobLost comes."""
         running = self._jobs.get(job)
-        if running and running.cancelled_at_s is None:
-            running.cancelled_at_s = time.monotonic()
-            ray.cancel(running.task, force=True)
+        if running and not running.cancelled:
+            running.cancelled = True
+            with suppress(RayError):
+                ray.cancel(running.task, force=True)
             self._settle(running, JobLost(job=job, reason="cancelled"))
 
     def close(self) -> None:
         """Cancel all jobs, prove their servers gone, let go of the hosts.
 
-        Raises HostError where a server could not be killed or proven gone.
+        Raises HostError where servers could not be killed, or could not be seen to end.
         """
         end = time.monotonic() + _CLOSE_S
-        survivors = 0
         try:
             for number in list(self._jobs):
                 self.cancel(number)
             while self._jobs and self._hosts and time.monotonic() < end:
-                before = dict(self._jobs)
                 self._wait(_TAKE_S)
-                survivors += sum(
-                    job.settled.survivors for job in before.values() if job.settled is not None
-                )
-            unproven = len(self._jobs)
         finally:
-            self._stop_ray()
-        if survivors or unproven:
+            ray_session.stop(self._session)
+        if self._survivors or self._jobs:
             raise HostError(
-                f"{survivors} processes survived, {unproven} jobs were not seen to end",
-                hint="`tuner doctor` finds and removes what is left",
+                f"{self._survivors} processes of servers could not be killed, "
+                f"{len(self._jobs)} jobs were not seen to end",
+                hint="look for processes with TUNER_SERVER_TAG in their environment",
             )
 
     def _start_agents(self) -> list[_Host]:
         with _probe() as probe:
-            nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+            known: Any = ray.nodes  # untyped
+            nodes = [node["NodeID"] for node in known() if node["Alive"]]
             agents = [(node, self._start_agent(node)) for node in nodes]
             return [self._meet(node, agent, probe) for node, agent in agents]
 
     def _start_agent(self, node: str) -> Any:
-        actor = ray.remote(num_cpus=0, max_restarts=0, max_concurrency=1000)(Agent)
-        return actor.options(scheduling_strategy=_on(node)).remote(**self._agent_options)
+        actor: Any = ray.remote(Agent)
+        return actor.options(
+            num_cpus=0,
+            max_restarts=0,
+            max_concurrency=_CALLS_AT_ONCE,
+            scheduling_strategy=_on(node),
+        ).remote(**self._agent_options)
 
     def _meet(self, node: str, agent: Any, probe: Path) -> _Host:
         info, local = fetch(agent.describe.remote(probe), _START_S, f"the agent on node {node}")
@@ -283,31 +248,34 @@ class Cluster:
         if job.outcome is None and job.task in ready:
             self._settle(job, self._outcome(job))
         elif job.settling is not None and job.settling in ready:
-            try:
-                job.settled = fetch(job.settling, _ANSWER_S, job.host.info.name)
-            except HostError:
-                return  # the agent is gone, which its host's own question finds out
-            job.settling = None
-            job.host.healthy = job.settled.healthy
-            if job.settled.archive:
-                _unpack(job.settled.archive, job.folder)
+            # Where the agent died instead of answering, its host's own question says so.
+            with suppress(HostLost):
+                self._settled(job, fetch(job.settling, _ANSWER_S, job.host.info.name))
+
+    def _settled(self, job: _Job, settled: Settled) -> None:
+        job.settling = None
+        job.settled = settled
+        job.host.healthy = settled.healthy
+        self._survivors += settled.survivors
+        if settled.archive:
+            unpack(settled.archive, job.folder)
 
     def _outcome(self, job: _Job) -> JobDone | JobLost:
         try:
             result = fetch(job.task, _ANSWER_S, f"job {job.number}")
         except JobBug as bug:
-            return JobLost(job=job.number, reason=_last_line(bug), bug=str(bug))
+            return JobLost(job=job.number, reason=bug.last_line, bug=str(bug))
         except TunerError as error:
             return JobLost(job=job.number, reason=str(error))
-        if isinstance(result, _Refused):
-            return JobLost(job=job.number, reason=result.reason)
-        return JobDone(job=job.number, result=result)
+        if result.refused is not None:
+            return JobLost(job=job.number, reason=result.refused)
+        return JobDone(job=job.number, result=result.result)
 
     def _settle(self, job: _Job, outcome: JobDone | JobLost) -> None:
         """Remember how the job ended and have its host prove that nothing of it is left."""
         job.outcome = outcome
         job.settling = job.host.agent.settle.remote(
-            job.mark, kill=isinstance(outcome, JobLost), collect=not job.host.local
+            job.mark, kill=job.cancelled, collect=not job.host.local
         )
 
     def _ended(self, job: _Job) -> list[Event]:
@@ -319,30 +287,24 @@ class Cluster:
 
     def _lose(self, host: _Host, why: str) -> None:
         """A host's agent is gone: its jobs are lost; another takes its place if the host lives."""
+        lost = [job for job in self._jobs.values() if job.host is host]
         with suppress(RayError):
             ray.kill(host.agent)
-        lost = [job for job in self._jobs.values() if job.host is host]
-        for job in lost:
-            with suppress(RayError):
+            for job in lost:
                 ray.cancel(job.task, force=True)
-            job.outcome = JobLost(job=job.number, reason=f"host {host.info.name} is lost: {why}")
         host.asked = None
         try:
             with _probe() as probe:
                 revived = self._meet(host.node, self._start_agent(host.node), probe)
         except HostError:
             self._hosts.remove(host)
-            for job in lost:
-                job.settled = Settled(survivors=0, notes=0, healthy=0)
-            return
-        host.agent, host.healthy = revived.agent, revived.healthy
+        else:
+            host.agent, host.healthy = revived.agent, revived.healthy
         for job in lost:
-            self._settle(job, job.outcome)
-
-    def _stop_ray(self) -> None:
-        ray.shutdown()
-        if self._session:
-            shutil.rmtree(self._session, ignore_errors=True)
+            gone = JobLost(job=job.number, reason=f"host {host.info.name} is lost: {why}")
+            self._settle(job, job.outcome or gone)
+            if host not in self._hosts:
+                self._settled(job, Settled(survivors=0, notes=0, healthy=0))
 
 
 def _work(
@@ -353,84 +315,21 @@ def _work(
     slot: Slot,
     folder: Path,
     environment: dict[str, str] | None,
-) -> Any:
+) -> Returned:
     """A job, in a process that does nothing else meanwhile."""
-    _enter(mark, slot, environment)
+    enter(mark, slot, environment)
     me = processes.read(os.getpid())
     last = agent.enrol.remote(mark, os.getpid(), me.started if me else 0)
 
-    def note(value: Any) -> None:
+    def send(note: bytes) -> None:
         # Calls to one actor arrive in order: to know the last is to know all.
         nonlocal last
-        last = agent.note.remote(mark, pickle.dumps(value))
+        last = agent.note.remote(mark, note)
 
     try:
-        return function(payload, slot, folder, note)
-    except TunerError as error:
-        return _Refused(reason=str(error))
+        return call(function, payload, slot, folder, send)
     finally:
         fetch(last, _ANSWER_S, f"the agent of {slot.host}")
-
-
-def _enter(mark: str, slot: Slot, environment: dict[str, str] | None) -> None:
-    """Undo what Ray did to this process, mark its children, pin all its threads."""
-    for name in _SET_BY_RAY:
-        os.environ.pop(name, None)
-    if environment is not None:
-        os.environ.update(environment)
-    os.environ[JOB_VARIABLE] = mark
-    for thread in Path("/proc/self/task").iterdir():
-        with suppress(ProcessLookupError):
-            os.sched_setaffinity(int(thread.name), slot.client_cores)
-
-
-def _start_ray(address: str | None) -> Path | None:
-    """Attach to a cluster, or start Ray for this process alone; returns its folder then."""
-    if ray.is_initialized():
-        raise HostError("Ray already runs in this process", hint="close the other Cluster first")
-    try:
-        if address is not None:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-            return None
-        with _local_environment():
-            context = ray.init(
-                address="local",
-                num_cpus=1,
-                num_gpus=0,
-                object_store_memory=_OBJECT_STORE_BYTES,
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                _node_ip_address=_LOOPBACK,
-                _temp_dir=str(default_run_root() / "ray"),
-            )
-    except (RuntimeError, ConnectionError, ValueError, OSError, RayError) as error:
-        where = f"at {address}" if address else "on this machine"
-        raise HostError(f"Ray does not start {where}: {_first_line(error)}") from error
-    return Path(context.address_info["session_dir"])
-
-
-@contextmanager
-def _local_environment() -> Iterator[None]:
-    """What Ray's own processes are started with; this process keeps its environment.
-
-    Ray's ports are open to the network even on one machine, hence a token that only they know.
-    """
-    before = dict(os.environ)
-    os.environ.pop("RAY_AUTH_MODE", None)  # unset, a local Ray takes to tokens by itself
-    os.environ.pop("RAY_ADDRESS", None)
-    os.environ.update(
-        RAY_AUTH_TOKEN=secrets.token_hex(32),
-        RAY_USAGE_STATS_ENABLED="0",
-        RAY_memory_monitor_refresh_ms="0",
-        RAY_enable_metrics_collection="0",
-        RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0",
-    )
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
 
 
 @contextmanager
@@ -446,16 +345,3 @@ def _probe() -> Iterator[Path]:
 
 def _on(node: str) -> NodeAffinitySchedulingStrategy:
     return NodeAffinitySchedulingStrategy(node, soft=False)
-
-
-def _unpack(archive: bytes, folder: Path) -> None:
-    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-        files.extractall(folder, filter="data")
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
-
-
-def _last_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[-1]

@@ -1,0 +1,130 @@
+"""Ray started or attached to, and the one place where its exceptions are translated."""
+
+import logging
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+# Ray prints what its raylet has to say to standard output, where only answers belong. It reads
+# this when it is imported.
+os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
+
+import ray
+from ray.exceptions import (
+    GetTimeoutError,
+    RayError,
+    RayTaskError,
+    WorkerCrashedError,
+)
+
+from tuner.errors import HostError, TunerError
+from tuner.server import default_run_root
+
+_OBJECT_STORE_BYTES = 80_000_000
+
+# Ray takes "localhost" for a request to find the outer address; this is loopback all the same,
+# and does not change when the network does.
+_LOOPBACK = "127.0.0.2"
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class HostLost(HostError):
+    """A host, or the process that was asked there, is gone or does not answer."""
+
+
+class JobBug(Exception):
+    """The job's own code raised; the message is its traceback."""
+
+    @property
+    def last_line(self) -> str:
+        """What was raised, without where."""
+        return str(self).strip().splitlines()[-1]
+
+
+def fetch(ref: Any, timeout_s: float, what: str) -> Any:
+    """The value of a Ray reference.
+
+    Raises HostLost where it does not come in time or its process or host died, the TunerError
+    that its code raised, JobBug where its code raised anything else.
+    """
+    try:
+        return ray.get(ref, timeout=timeout_s)
+    except GetTimeoutError as error:
+        raise HostLost(f"{what}: no answer within {timeout_s:.0f} s") from error
+    except RayTaskError as error:
+        if isinstance(error.cause, TunerError):
+            raise error.cause from error
+        raise JobBug(_COLOUR.sub("", str(error))) from error
+    except WorkerCrashedError as error:
+        raise HostLost(f"{what}: its process died") from error
+    except RayError as error:
+        raise HostLost(f"{what}: {_first_line(error)}") from error
+
+
+def start(address: str | None) -> Path | None:
+    """Attach to a cluster, or start Ray for this process alone; returns its folder then.
+
+    Raises HostError where that does not work.
+    """
+    if ray.is_initialized():
+        raise HostError("Ray already runs in this process", hint="close the other Cluster first")
+    try:
+        if address is not None:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+            return None
+        with _environment():
+            context: Any = ray.init(
+                address="local",
+                num_cpus=1,
+                num_gpus=0,
+                object_store_memory=_OBJECT_STORE_BYTES,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                _node_ip_address=_LOOPBACK,
+                _temp_dir=str(default_run_root() / "ray"),
+            )
+    except (RuntimeError, ConnectionError, ValueError, OSError, RayError) as error:
+        where = f"at {address}" if address else "on this machine"
+        raise HostError(f"Ray does not start {where}: {_first_line(error)}") from error
+    return Path(context.address_info["session_dir"])
+
+
+def stop(session: Path | None) -> None:
+    """End or leave Ray; the folder of one that was started here is removed."""
+    ray.shutdown()
+    if session:
+        shutil.rmtree(session, ignore_errors=True)
+
+
+@contextmanager
+def _environment() -> Iterator[None]:
+    """What Ray's own processes are started with; this process keeps its environment.
+
+    Ray's ports are open to the network even on one machine, hence a token that only they know.
+    """
+    before = dict(os.environ)
+    os.environ.pop("RAY_AUTH_MODE", None)  # unset, a local Ray takes to tokens by itself
+    os.environ.pop("RAY_ADDRESS", None)
+    os.environ.update(
+        RAY_AUTH_TOKEN=secrets.token_hex(32),
+        RAY_USAGE_STATS_ENABLED="0",
+        RAY_memory_monitor_refresh_ms="0",
+        RAY_enable_metrics_collection="0",
+        RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0",
+    )
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
