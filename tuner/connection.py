@@ -57,6 +57,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._parser: httptools.HttpResponseParser
         self._finished: asyncio.Future[None]
+        self._lost = self._loop.create_future()
         self._changed: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._raw: RawExchange | None = None
@@ -144,6 +145,11 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
         self._end()
 
+    async def close(self) -> None:
+        """Cut, and return when the socket is gone."""
+        self.cut()
+        await self._lost
+
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -171,6 +177,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End the exchange under way: complete only where its body ends with the connection."""
         self.closed = True
+        self._lost.set_result(None)
         raw = self._raw
         if raw is None:
             return

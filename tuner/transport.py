@@ -48,7 +48,7 @@ class RecordingTransport(httpx.AsyncBaseTransport):
         """Close the idle connections."""
         for connections in self._idle.values():
             for connection in connections:
-                connection.cut()
+                await connection.close()
         self._idle.clear()
 
     def release(self, address: tuple[str, int], connection: Connection) -> None:

@@ -87,7 +87,8 @@ class RecordedChannel:
 
     async def close(self) -> None:
         """Cut, and let go of everything."""
-        self.cut()
+        if self._connection is not None:
+            await self._connection.close()
 
     async def _connected(self) -> Connection:
         if self._connection is None or not self._connection.idle:

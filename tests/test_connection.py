@@ -1,0 +1,322 @@
+import asyncio
+from contextlib import asynccontextmanager
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tuner.connection import Connection, RawExchange
+from tuner.errors import HttpProtocolError, HttpUnreachable
+from tuner.load import run
+
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n6;x=y\r\n world\r\n0\r\n\r\n"
+
+
+@asynccontextmanager
+async def server(serve, host="127.0.0.1"):
+    """A server on a free port of this machine; waits for what its connections still do."""
+    served: list[asyncio.Task[None]] = []
+
+    async def accept(reader, writer):
+        try:
+            await serve(reader, writer)
+            await reader.read()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    def start(reader, writer):
+        served.append(asyncio.ensure_future(accept(reader, writer)))
+
+    listener = await asyncio.start_server(start, host, 0)
+    async with listener:
+        yield listener.sockets[0].getsockname()[1]
+    await asyncio.wait_for(asyncio.gather(*served), 5)
+
+
+async def exchange_with(serve, *, stall_s: float = 5.0, requests: int = 1) -> list[RawExchange]:
+    async with server(serve) as port:
+        connection = await Connection.open("127.0.0.1", port)
+        raws = [
+            await connection.exchange(b"GET / HTTP/1.1\r\n\r\n", stall_s=stall_s)
+            for _ in range(requests)
+        ]
+        connection.cut()
+        return raws
+
+
+def answering(*pieces: bytes, pause_s: float = 0.0, close: bool = True):
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+            if pause_s:
+                await asyncio.sleep(pause_s)
+        if close:
+            writer.close()
+
+    return serve
+
+
+async def split_evenly(data: bytes, cuts: list[int]) -> RawExchange:
+    edges = [0, *sorted(cuts), len(data)]
+    pieces = [data[a:b] for a, b in pairwise(edges) if b > a]
+    (raw,) = await exchange_with(answering(*pieces, pause_s=0.001))
+    return raw
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(1, len(CHUNKED) - 1), max_size=12))
+def test_a_chunked_answer_is_whole_however_it_is_split(cuts):
+    raw = run(split_evenly(CHUNKED, cuts))
+    assert (raw.error, raw.status, raw.body) == (None, 200, b"hello world")
+    assert raw.done_s is not None
+
+
+def test_a_terminator_split_over_two_reads_ends_the_answer():
+    for cut in range(1, 6):
+        raw = run(split_evenly(CHUNKED, [len(CHUNKED) - cut]))
+        assert raw.done_s is not None
+        assert raw.error is None
+
+
+def test_every_read_has_its_stamp_and_the_request_the_first():
+    pieces = [
+        OK + b"transfer-encoding: chunked\r\n\r\n",
+        b"1\r\na\r\n",
+        b"1\r\nb\r\n",
+        b"0\r\n\r\n",
+    ]
+    (raw,) = run(exchange_with(answering(*pieces, pause_s=0.03)))
+    assert [body for _, body in raw.chunks] == [b"a", b"b"]
+    (first_s, _), (second_s, _) = raw.chunks
+    assert raw.done_s is not None
+    assert raw.sent_s + 0.02 < first_s < second_s - 0.02 < raw.done_s - 0.04
+
+
+def test_several_requests_share_a_connection():
+    async def serve(reader, writer):
+        for number in range(3):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(OK + b"content-length: 1\r\n\r\n%d" % number)
+        writer.close()
+
+    raws = run(exchange_with(serve, requests=3))
+    assert [raw.body for raw in raws] == [b"0", b"1", b"2"]
+
+
+def test_an_answer_without_a_length_ends_with_its_connection():
+    (raw,) = run(exchange_with(answering(OK + b"\r\nall of", b" it", pause_s=0.01)))
+    assert (raw.error, raw.body) == (None, b"all of it")
+    assert raw.done_s is not None
+
+
+@pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
+def test_an_answer_that_has_no_body_is_complete(status):
+    (raw,) = run(exchange_with(answering(b"HTTP/1.1 " + status + b"\r\n\r\n", close=False)))
+    assert raw.done_s is not None
+
+
+def test_a_100_continue_is_not_the_answer():
+    pieces = [b"HTTP/1.1 100 Continue\r\nx: y\r\n\r\n", OK + b"content-length: 2\r\n\r\nok"]
+    (raw,) = run(exchange_with(answering(*pieces, pause_s=0.01)))
+    assert (raw.status, raw.body, raw.header(b"x")) == (200, b"ok", b"")
+
+
+@pytest.mark.parametrize("status", [400, 429, 500, 503])
+def test_an_error_status_is_an_answer(status):
+    head = b"HTTP/1.1 %d No\r\nRetry-After: 7\r\ncontent-length: 2\r\n\r\nno" % status
+    (raw,) = run(exchange_with(answering(head)))
+    assert (raw.error, raw.status, raw.body) == (None, status, b"no")
+    assert raw.header(b"retry-after") == b"7"
+
+
+@pytest.mark.parametrize(
+    ("sent", "kind", "message"),
+    [
+        (b"", HttpUnreachable, "closed before any answer"),
+        (OK, HttpUnreachable, "closed before any answer"),
+        (CHUNKED[:-5], HttpProtocolError, "closed after 11 bytes of an unfinished answer"),
+        (CHUNKED[:60], HttpProtocolError, "closed after 5 bytes of an unfinished answer"),
+        (OK + b"content-length: 9\r\n\r\nabc", HttpProtocolError, "closed after 3 bytes"),
+        (b"SSH-2.0-OpenSSH\r\n", HttpProtocolError, "expected an HTTP answer, found b'SSH"),
+        (OK + b"transfer-encoding: chunked\r\n\r\nzz\r\n", HttpProtocolError, "expected an HTTP"),
+    ],
+)
+def test_an_answer_that_breaks_off_is_an_error(sent, kind, message):
+    (raw,) = run(exchange_with(answering(sent)))
+    assert type(raw.error) is kind
+    assert message in str(raw.error)
+    assert raw.done_s is None
+    assert raw.failed_s is not None
+
+
+def test_a_reset_is_an_error():
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(CHUNKED[:60])
+        await writer.drain()
+        writer.transport.abort()
+
+    (raw,) = run(exchange_with(serve))
+    assert raw.error is not None
+    assert raw.body in (b"hello", b"")
+
+
+def test_silence_is_an_error_but_a_slow_answer_is_not():
+    slow = [CHUNKED[:45], *(CHUNKED[i : i + 4] for i in range(45, len(CHUNKED), 4))]
+    (raw,) = run(exchange_with(answering(*slow, pause_s=0.05), stall_s=0.4))
+    assert raw.error is None
+    assert raw.done_s is not None
+    assert raw.done_s - raw.sent_s > 0.4
+    (raw,) = run(exchange_with(answering(CHUNKED[:60], close=False), stall_s=0.1))
+    assert isinstance(raw.error, HttpUnreachable)
+    assert "silent for 0.1 s" in str(raw.error)
+
+
+def test_a_cut_leaves_what_came_and_no_error():
+    async def cut():
+        async with server(answering(CHUNKED[:60], close=False)) as port:
+            connection = await Connection.open("127.0.0.1", port)
+            waiting = asyncio.ensure_future(connection.exchange(b"GET / HTTP/1.1\r\n\r\n"))
+            await asyncio.sleep(0.05)
+            connection.cut()
+            return await waiting, connection.idle
+
+    raw, idle = run(cut())
+    assert (raw.body, raw.error, raw.done_s, raw.failed_s) == (b"hello", None, None, None)
+    assert not idle
+
+
+def test_a_cancelled_exchange_closes_its_connection():
+    async def cancel():
+        async with server(answering(CHUNKED[:60], close=False)) as port:
+            connection = await Connection.open("127.0.0.1", port)
+            waiting = asyncio.ensure_future(connection.exchange(b"GET / HTTP/1.1\r\n\r\n"))
+            await asyncio.sleep(0.05)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            return connection.closed
+
+    assert run(cancel())
+
+
+def test_a_kept_connection_that_the_server_closed_is_stale():
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(OK + b"content-length: 0\r\n\r\n")
+        writer.close()
+
+    async def ask():
+        async with server(serve) as port:
+            connection = await Connection.open("127.0.0.1", port)
+            first = await connection.exchange(b"GET / HTTP/1.1\r\n\r\n")
+            await asyncio.sleep(0.05)
+            second = await connection.exchange(b"GET / HTTP/1.1\r\n\r\n")
+            connection.cut()
+            return first, second
+
+    first, second = run(ask())
+    assert not first.stale
+    assert second.stale
+    assert "closed the idle connection" in str(second.error)
+
+
+@pytest.mark.parametrize("tail", [b"HTTP/1.1 200 OK\r\n", OK + b"content-length: 0\r\n\r\n", b"?"])
+def test_more_than_was_asked_for_ends_the_connection(tail):
+    async def ask():
+        sent = OK + b"content-length: 2\r\n\r\nok" + tail
+        async with server(answering(sent, close=False)) as port:
+            connection = await Connection.open("127.0.0.1", port)
+            raw = await connection.exchange(b"GET / HTTP/1.1\r\n\r\n")
+            await asyncio.sleep(0.05)
+            idle = connection.idle
+            connection.cut()
+            return raw, idle
+
+    raw, idle = run(ask())
+    assert raw.body == b"ok"
+    assert not idle
+
+
+def test_words_from_an_idle_server_end_the_connection():
+    async def serve(reader, writer):
+        writer.write(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
+
+    async def wait():
+        async with server(serve) as port:
+            connection = await Connection.open("127.0.0.1", port)
+            await asyncio.sleep(0.05)
+            idle = connection.idle
+            connection.cut()
+            return idle
+
+    assert not run(wait())
+
+
+def test_a_second_request_before_the_answer_is_a_bug():
+    async def ask():
+        async with server(answering(CHUNKED, close=False)) as port:
+            connection = await Connection.open("127.0.0.1", port)
+            connection.begin(b"GET / HTTP/1.1\r\n\r\n")
+            try:
+                connection.begin(b"GET / HTTP/1.1\r\n\r\n")
+            finally:
+                connection.cut()
+
+    with pytest.raises(RuntimeError, match="a second request before the first was answered"):
+        run(ask())
+
+
+def test_ipv6_is_spoken():
+    async def ask():
+        async with server(answering(CHUNKED), "::1") as port:
+            connection = await Connection.open("::1", port)
+            assert connection.where == f"http://[::1]:{port}"
+            raw = await connection.exchange(b"GET / HTTP/1.1\r\n\r\n")
+            connection.cut()
+            return raw
+
+    assert run(ask()).body == b"hello world"
+
+
+def test_a_refused_connection_is_unreachable():
+    async def ask():
+        async with server(answering()) as port:
+            pass
+        await Connection.open("127.0.0.1", port)
+
+    with pytest.raises(HttpUnreachable, match=r"http://127.0.0.1:\d+: .*refused"):
+        run(ask())
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.binary(max_size=80), st.integers(0, len(CHUNKED)), st.integers(0, 3))
+def test_corruption_ends_in_an_answer_or_a_typed_error_never_in_a_hang(noise, at, drop):
+    async def ask():
+        connection = Connection("http://fake")
+        connection.connection_made(_Deaf())
+        raw = connection.begin(b"GET / HTTP/1.1\r\n\r\n")
+        connection.data_received(CHUNKED[:at] + noise + CHUNKED[at + drop :] or b"x")
+        if raw.done_s is None and raw.error is None:
+            connection.connection_lost(None)
+        return raw
+
+    raw = asyncio.run(ask())
+    assert (raw.done_s is None) != (raw.error is None)
+
+
+class _Deaf(asyncio.Transport):
+    def write(self, data):
+        pass
+
+    def close(self):
+        pass
+
+    def abort(self):
+        pass
