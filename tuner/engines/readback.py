@@ -41,7 +41,7 @@ def _samples(metrics: str) -> Iterator[tuple[str, str, str]]:
 def printed_pairs(text: str, *, between: str) -> dict[str, Any]:
     """The values of `name=value, ...` or `'name': value, ...` as Python printed them.
 
-    A value that is no literal, such as an enum, stays the text it was.
+    What is no literal, such as an enum, stays the text it was, also inside a printed dict.
     """
     pairs: dict[str, Any] = {}
     for part in _top_level(text):
@@ -55,7 +55,8 @@ def _literal(text: str) -> Any:
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
-        return text
+        is_dict = text.startswith("{") and text.endswith("}")
+        return printed_pairs(text[1:-1], between=":") if is_dict else text
 
 
 def _top_level(text: str) -> Iterator[str]:
