@@ -24,13 +24,20 @@ class Findings:
     _files: list[str] = field(default_factory=list)
 
     def add(
-        self, source: Source, place: Place, message: str, hint: str = "", *, key: bool = False
+        self,
+        source: Source,
+        place: Place,
+        message: str,
+        hint: str = "",
+        *,
+        key: bool = False,
+        about: Place | None = None,
     ) -> None:
-        """Note a fault at a value (at its key with `key`)."""
+        """Note a fault at a value (at its key with `key`); `about` is whose it is, if another's."""
         line, column = source.mark(place, key=key)
-        problem = Problem(
-            where=source.where(place, key=key), path=dotted(place), message=message, hint=hint
-        )
+        path = dotted(place if about is None else about)
+        where = source.where(place, key=key)
+        problem = Problem(where=where, path=path, message=message, hint=hint)
         self.mention(source.name)
         self._note((source.name, line, column, problem))
 
@@ -75,10 +82,16 @@ def dotted(place: Place) -> str:
     return ".".join(str(part) for part in place)
 
 
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that was probably meant, if any is near."""
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return near[0] if near else None
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """` (did you mean 'high'?)`, or nothing where no known word is near."""
-    near = difflib.get_close_matches(word, list(known), n=1)
-    return f" (did you mean '{near[0]}'?)" if near else ""
+    near = nearest(word, known)
+    return f" (did you mean '{near}'?)" if near else ""
 
 
 def found(value: Any, place: Place) -> str:
@@ -92,6 +105,8 @@ def found(value: Any, place: Place) -> str:
         return "a hidden value"
     if isinstance(value, bool):
         return "true" if value else "false"
+    if value == "":
+        return "an empty text"
     if isinstance(value, str):
         return f"the text '{value if len(value) <= _SHOWN else value[:_SHOWN] + '...'}'"
     return f"the number {value}"

@@ -8,14 +8,16 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from tuner.findings import Findings, did_you_mean, found
+from tuner.findings import Findings, did_you_mean, found, nearest
 from tuner.yaml_source import Place, Source
 
 _TYPES: Mapping[str, str] = {
     "bool_type": "true or false",
     "int_type": "a whole number",
     "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
     "float_type": "a number",
+    "float_parsing": "a number",
     "string_type": "a text",
     "list_type": "a list",
     "tuple_type": "a list",
@@ -125,10 +127,8 @@ class _Reporter:
         """The missing key that an unknown one was meant to be, as (place, key)."""
         if fault.kind == "extra_forbidden":
             parent, key = fault.place[:-1], str(fault.place[-1])
-            present = self._value(parent)
-            absent = [name for name in self._keys(parent) if name not in present]
-            if absent and did_you_mean(key, absent):
-                yield parent, did_you_mean(key, absent).split("'")[1]
+            if near := nearest(key, self._absent(parent)):
+                yield parent, near
 
     def note(self, group: Sequence[_Fault]) -> None:
         """Note one fault, told by one error or by one for each member of a union."""
@@ -149,10 +149,11 @@ class _Reporter:
 
     def _unknown_key(self, place: Place) -> None:
         parent, key = place[:-1], str(place[-1])
-        keys = self._keys(parent)
-        near = did_you_mean(key, keys)
+        near = did_you_mean(key, self._absent(parent))
+        keys = list(self._node(parent).get("properties", {}))
         hint = "" if near or not keys else f"known here: {', '.join(keys)}"
-        self.findings.add(self.source, parent, f"unknown key '{key}'{near}", hint, key=True)
+        message = f"unknown key '{key}'{near}"
+        self.findings.add(self.source, place, message, hint, key=True, about=parent)
 
     def _missing(self, place: Place, name: str | int | None) -> None:
         if isinstance(name, int):
@@ -199,13 +200,13 @@ class _Reporter:
         fault = group[0]
         if fault.kind in _BOUNDS:
             words, bound = _BOUNDS[fault.kind]
-            return f"{words} {fault.context[bound]}"
+            return f"{words} {fault.context[bound]:g}"
         if fault.kind == "too_short":
             count = fault.context["min_length"]
             return f"at least {count} {'entry' if count == 1 else 'entries'}"
         if fault.kind == "string_too_short":
-            return "a text that is not empty"
-        if fault.kind in {"string_pattern_mismatch", "too_long"}:
+            return "some text"
+        if fault.kind in {"string_pattern_mismatch", "tuple_type", "too_long"}:
             return str(self._node(fault.place).get("description", fault.message))
         types = dict.fromkeys(_TYPES.get(fault.kind, fault.message) for fault in group)
         return _one_type(list(types))
@@ -216,8 +217,10 @@ class _Reporter:
             value = value[part]
         return value
 
-    def _keys(self, place: Place) -> list[str]:
-        return list(self._node(place).get("properties", {}))
+    def _absent(self, place: Place) -> list[str]:
+        """The keys that could stand here and do not."""
+        present = self._value(place)
+        return [name for name in self._node(place).get("properties", {}) if name not in present]
 
     def _tags(self, place: Place) -> list[str]:
         return list(self._raw_node(place).get("discriminator", {}).get("mapping", {}))
@@ -279,8 +282,8 @@ def _remedy(expected: str, value: Any) -> str:
     if expected == "true or false" and isinstance(value, str | int):
         switch = _SWITCHES.get(str(value).lower())
         return f"write {switch}" if switch else ""
-    if expected == "a list" and isinstance(value, str):
-        return f"write [{value}]"
+    if expected == "a list" and isinstance(value, str) and value:
+        return f"write [{', '.join(value.split())}]"
     if expected == "a mapping" and isinstance(value, str) and ":" in value:
         return "write KEY: VALUE, with a space"
     return ""

@@ -106,7 +106,10 @@ class _SpaceCheck:
                 line, _ = self.source.mark(("hypotheses", first[hypothesis.id], "id"))
                 self._add((*place, "id"), f"'{hypothesis.id}' again, first on line {line}")
             first.setdefault(hypothesis.id, index)
-        cycle = find_cycle({h.id: h.depends_on for h in self.definition.hypotheses})
+        parents: dict[str, list[str]] = {}
+        for hypothesis in self.definition.hypotheses:
+            parents.setdefault(hypothesis.id, hypothesis.depends_on)
+        cycle = find_cycle(parents)
         if cycle is not None:
             place = ("hypotheses", first[cycle[0]], "depends_on")
             self._add(place, f"depends on itself: {' -> '.join(cycle)}", key=True)
@@ -175,7 +178,8 @@ def _choice_faults(parameter: ChoiceParameter) -> Iterator[Fault]:
     hidden = parameter.env is not None and is_secret(parameter.env)
     for index, choice in enumerate(parameter.choices):
         if any(same(choice, other) for other in parameter.choices[:index]):
-            yield ("choices", index), f"{'a hidden value' if hidden else show(choice)} again", ""
+            shown = "a hidden value" if hidden else show(choice)
+            yield ("choices", index), f"found {shown} for the second time", ""
     if parameter.default is not None and not any(
         same(parameter.default, choice) for choice in parameter.choices
     ):

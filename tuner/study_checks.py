@@ -16,7 +16,7 @@ from tuner.definitions import (
 )
 from tuner.domain import show
 from tuner.errors import SpaceError
-from tuner.findings import Findings
+from tuner.findings import Findings, did_you_mean
 from tuner.space import Configuration, Space
 from tuner.space_checks import one_spelling, target_of
 from tuner.yaml_source import Place, Source
@@ -137,11 +137,11 @@ class _Pair:
                 continue
             for index, choice in enumerate(parameter.choices):
                 if choice is not None and choice not in builds:
-                    known = ", ".join(builds) or "none"
-                    where = self.source.where(("engine",), key=True)
-                    message = f"unknown build {show(choice)}; builds of {where}: {known}"
+                    message = f"unknown build {show(choice)}{did_you_mean(str(choice), builds)}"
+                    where = self.source.where(("engine", "builds"), key=True)
+                    hint = f"the study ({where}) has {', '.join(builds) or 'no builds'}"
                     place = ("parameters", name, "choices", index)
-                    self.findings.add(self.space_source, place, message)
+                    self.findings.add(self.space_source, place, message, hint)
 
     def check_baseline(self) -> Configuration | None:
         """Note what is wrong with the baseline, then with each hypothesis on top of it."""

@@ -59,7 +59,7 @@ def load_study(path: Path) -> LoadedStudy:
     study = loader.load(study_path, StudyDefinition)
     space_definition = loader.refer(("space",), SpaceDefinition)
     objective = loader.refer(("objective",), Objective)
-    surface = loader.refer(("engine", "surface"), Surface)
+    surface = loader.refer(("engine", "surface"), Surface) if loader.rehearses() else None
     space, baseline = loader.together(study, space_definition)
     settled = loader.findings.settled
     return LoadedStudy(
@@ -112,14 +112,23 @@ class _Loader:
         if source is None or not reference:
             return None
         path = Path(source.name).parent / reference
-        if path.exists():
+        if path.exists() and not path.is_dir():
             return self.load(path, model)
+        if path.is_dir():
+            message = f"found a folder, expected a YAML file: {os.path.normpath(path)}"
+            self.findings.add(source, place, message)
+            return None
         others = {other.name for other in path.parent.glob("*.y*ml")} - {Path(source.name).name}
         near = did_you_mean(path.name, sorted(others))
         message = f"no such file: {os.path.normpath(path)}{near}"
         hint = "paths start at the folder of the study file" if not near else ""
         self.findings.add(source, place, message, hint)
         return None
+
+    def rehearses(self) -> bool:
+        """Whether the study, right or wrong, names the rehearsal engine."""
+        source = self.sources.get(StudyDefinition)
+        return source is not None and _text_at(source, ("engine", "name")) == "rehearsal"
 
     def together(
         self, study: StudyDefinition | None, definition: SpaceDefinition | None

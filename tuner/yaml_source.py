@@ -27,6 +27,7 @@ MAX_BYTES = 500_000
 MAX_DEPTH = 30
 MAX_VALUES = 50_000
 
+_HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")
 _SWITCH = re.compile(r"yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF")
 _NULL = re.compile(r"|~|null|Null|NULL")
 _BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
@@ -168,6 +169,9 @@ class _Reader:
 
     def _scalar(self, node: Any, place: Place) -> Any:
         text = str(node.value)
+        if _HALF_CHARACTER.search(text):
+            self._note(node, place, "found half of a character, expected text", "write it whole")
+            return None
         if node.style is not None:
             return text
         trap = _trap(text)
@@ -175,7 +179,7 @@ class _Reader:
             return _plain(text)
         message, hint = trap
         if hides(place):
-            message, hint = "a hidden value that YAML versions read differently", "quote it"
+            message, hint = "found a hidden value that YAML readers differ about", "quote it"
         self._note(node, place, message, hint)
         return None
 
