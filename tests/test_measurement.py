@@ -1,0 +1,181 @@
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuner.measurement import RequestTiming, RungMeasurement, measure
+
+
+def request(sent_s=0.0, events=(), done_s=None, **other) -> RequestTiming:
+    values = {
+        "stream": 0,
+        "index": 0,
+        "input_tokens": 0,
+        "output_tokens": sum(tokens for _, tokens in events),
+        "requested_tokens": 100,
+    }
+    return RequestTiming(sent_s=sent_s, events=tuple(events), done_s=done_s, **values | other)
+
+
+def seen(*timings: RequestTiming, start_s=10.0, end_s=20.0, gpus=1, **other) -> RungMeasurement:
+    return measure(
+        timings, concurrency=len(timings), start_s=start_s, end_s=end_s, gpus=gpus, **other
+    )
+
+
+def test_tokens_count_where_they_fall_in_time():
+    # Two tokens at 9 s lie outside; half of the 4 of (9, 11] and a quarter of the 8 of (18, 26].
+    one = request(sent_s=8.0, events=[(9.0, 2), (11.0, 4), (18.0, 7), (26.0, 8)], done_s=26.0)
+    assert seen(one).output_tok_s == pytest.approx((2 + 7 + 2) / 10)
+
+
+def test_a_first_event_counts_when_it_arrives():
+    assert seen(request(9.0, [(11.0, 5)], 11.0)).output_tok_s == pytest.approx(0.5)
+    assert seen(request(9.0, [(10.0, 5)], 10.0)).output_tok_s == 0
+    assert seen(request(9.0, [(20.0, 5)], 20.0)).output_tok_s == pytest.approx(0.5)
+
+
+def test_events_of_one_instant_count_there():
+    one = request(9.0, [(11.0, 1), (11.0, 3), (20.5, 0)], 20.5)
+    assert seen(one).output_tok_s == pytest.approx(0.4)
+
+
+def test_input_counts_while_it_was_processed():
+    one = request(8.0, [(12.0, 1)], 12.0, input_tokens=100)
+    measured = seen(one)
+    assert measured.input_tok_s == pytest.approx(5.0)
+    assert measured.total_tok_s == pytest.approx(5.0 + 0.1)
+
+
+def test_input_of_a_request_cut_in_its_prefill_counts_by_the_usual_time():
+    usual = request(10.0, [(14.0, 1)], 14.0, input_tokens=100)
+    cut = request(18.0, [], None, input_tokens=100)
+    assert seen(usual, cut).input_tok_s == pytest.approx((100 + 50) / 10)
+    longer = request(12.0, [], None, input_tokens=100)
+    assert seen(usual, longer).input_tok_s == pytest.approx((100 + 100) / 10)
+    assert seen(cut).input_tok_s == 0
+
+
+def test_what_a_cut_request_had_under_way_follows_its_own_pace():
+    cut = request(10.0, [(11.0, 4), (15.0, 4), (19.0, 4)], None)
+    assert seen(cut).output_tok_s == pytest.approx((12 + 1) / 10)
+
+
+def test_a_cut_request_with_one_event_follows_the_pace_of_the_others():
+    other = request(10.0, [(12.0, 4), (16.0, 8)], 16.0)
+    cut = request(10.0, [(19.0, 4)], None)
+    assert seen(other, cut).output_tok_s == pytest.approx((12 + 4 + 2) / 10)
+    assert seen(cut).output_tok_s == pytest.approx(0.4)
+
+
+def test_silence_earns_one_event_at_the_most():
+    silent = request(0.0, [(10.5, 4), (10.6, 4)], None)
+    assert seen(silent).output_tok_s == pytest.approx((8 + 4) / 10)
+    long_silent = request(0.0, [(1.0, 4), (1.1, 4)], None)
+    assert seen(long_silent).output_tok_s == pytest.approx(4 * 10 / 18.9 / 10)
+
+
+def test_a_cut_request_gets_no_more_than_it_asked_for():
+    cut = request(10.0, [(11.0, 4), (15.0, 4), (19.0, 4)], None, requested_tokens=14)
+    assert seen(cut).output_tok_s == pytest.approx((12 + 0.5) / 10)
+
+
+def test_a_failed_request_brings_no_tokens():
+    failed = request(11.0, [(12.0, 4), (13.0, 4)], 14.0, input_tokens=9, error="scheduler died")
+    measured = seen(failed)
+    assert (measured.output_tok_s, measured.input_tok_s) == (0, 0)
+    assert (measured.requests_failed, measured.first_error) == (1, "scheduler died")
+    assert measured.requests_completed == 0
+    assert measured.e2e_ms is None
+
+
+def test_failures_count_where_they_were_sent_or_ended_inside():
+    inside = [request(9.0, done_s=11.0, error="b"), request(19.0, done_s=25.0, error="c")]
+    outside = [request(1.0, done_s=2.0, error="a"), request(21.0, done_s=22.0, error="d")]
+    measured = seen(*inside, *outside, request(11.0, error="cut and broken"))
+    assert measured.requests_failed == 3
+    assert measured.first_error == "b"
+
+
+def test_latencies_are_those_of_their_own_moment():
+    one = request(9.0, [(11.0, 1), (13.0, 2), (14.0, 2)], 15.0)
+    measured = seen(one, request(1.0, [(2.0, 1), (12.0, 1)], 21.0))
+    assert measured.ttft_ms is not None
+    assert (measured.ttft_ms.count, measured.ttft_ms.mean) == (1, 2000)
+    assert measured.tpot_ms is not None
+    assert (measured.tpot_ms.count, measured.tpot_ms.mean) == (1, 750)
+    assert measured.e2e_ms is not None
+    assert (measured.e2e_ms.count, measured.e2e_ms.mean) == (1, 6000)
+    assert measured.requests_completed == 1
+
+
+def test_a_gap_counts_for_each_token_that_ended_it():
+    measured = seen(request(9.0, [(11.0, 1), (13.0, 4), (14.0, 1)], 14.0))
+    assert measured.itl_ms is not None
+    assert measured.itl_ms.count == 5
+    assert measured.itl_ms.mean == pytest.approx((4 * 500 + 1000) / 5)
+    assert measured.itl_ms.p50 == 500
+    assert measured.itl_ms.max == 1000
+
+
+def test_percentiles_are_interpolated():
+    timings = [request(11.0, [(11.0 + n / 1000, 1)], 12.0) for n in range(1, 101)]
+    ttft = seen(*timings).ttft_ms
+    assert ttft is not None
+    assert ttft.p50 == pytest.approx(50.5)
+    assert ttft.p90 == pytest.approx(90.1)
+    assert ttft.p99 == pytest.approx(99.01)
+    assert ttft.max == pytest.approx(100)
+
+
+def test_speed_per_user_needs_no_request_to_finish():
+    slow = request(0.0, [(5.0, 1), (15.0, 10)], None)
+    fast = request(0.0, [(10.0, 1), (20.0, 40)], None)
+    assert seen(slow, fast).tok_s_per_user == pytest.approx((5 + 40) / (5 + 10))
+
+
+def test_speed_per_gpu_is_the_output_shared_out():
+    one = request(9.0, [(11.0, 80)], 11.0, input_tokens=1000)
+    assert seen(one, gpus=8).tok_s_per_gpu == pytest.approx(1.0)
+
+
+def test_an_empty_window_shows_nothing_and_all_failures():
+    early = request(0.0, done_s=0.1, error="refused")
+    measured = seen(early, start_s=0.5, end_s=0.5)
+    assert measured.output_tok_s == measured.total_tok_s == measured.window_s == 0
+    assert (measured.requests_failed, measured.first_error) == (1, "refused")
+    assert measured.ttft_ms is None
+    assert measured.tok_s_per_user is None
+    assert measured.engine_load is None
+
+
+def test_the_engines_own_load_is_summed_up_inside_the_window():
+    load = seen(load_samples=[(9.0, 99, 99), (11.0, 200, 0), (12.0, 237, 800)]).engine_load
+    assert load is not None
+    assert (load.running_mean, load.running_max) == (218.5, 237)
+    assert (load.queued_mean, load.queued_max, load.samples) == (400, 800, 2)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.001, 3), st.integers(1, 8)), min_size=1, max_size=30),
+    st.floats(0, 20),
+    st.floats(0.1, 20),
+)
+def test_windows_side_by_side_share_out_every_token(gaps, edge, length):
+    at, events = 0.0, []
+    for gap, tokens in gaps:
+        at += gap
+        events.append((at, tokens))
+    one = request(0.0, events, at, input_tokens=50)
+    edges = [(-1.0, edge), (edge, edge + length), (edge + length, 200.0)]
+    parts = [seen(one, start_s=a, end_s=b) for a, b in edges]
+    assert sum(p.output_tok_s * p.window_s for p in parts) == pytest.approx(one.output_tokens)
+    assert sum(p.input_tok_s * p.window_s for p in parts) == pytest.approx(50)
+
+
+def test_values_are_imported_without_numpy():
+    code = "import sys, tuner.measurement; print('numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
