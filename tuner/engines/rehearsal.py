@@ -1,0 +1,56 @@
+"""The rehearsal engine: SGLang's names in front of a process that behaves as a surface says."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import tuner
+from tuner.engines.base import LaunchSpec
+from tuner.engines.interpreter import in_folder, launch_words
+from tuner.engines.sglang import SGLangEngine
+from tuner.errors import DefinitionError, EngineError
+from tuner.rehearsal.flag_table import VERSION
+from tuner.surface import Surface
+from tuner.validation import load
+
+
+class RehearsalEngine(SGLangEngine):
+    """`python -m tuner.rehearsal`; nothing that is measured against it is a benchmark."""
+
+    name = "rehearsal"
+    rehearsal = True
+    module = "tuner.rehearsal"
+
+    def __init__(self, spec: LaunchSpec) -> None:
+        """Raises EngineError without a surface file, DefinitionError for a wrong one."""
+        super().__init__(spec)
+        if spec.engine.surface is None:
+            raise EngineError("engine: a rehearsal needs a surface", hint="Add surface: FILE.")
+        self._surface = Path(in_folder(spec.folder, spec.engine.surface))
+        self.time_scale = load(self._surface, Surface).time_scale
+
+    def launch_words(self) -> tuple[str, ...]:
+        """The study's own way to launch it, where it names one, else this interpreter."""
+        engine = self.spec.engine
+        own = engine.python or engine.command or engine.image or self.spec.build
+        words = launch_words(self.spec, self.module) if own else (sys.executable, "-m", self.module)
+        return (*words, "--surface", str(self._surface))
+
+    def injected_env(self, extra_ports: tuple[int, ...]) -> Mapping[str, str]:
+        """This package, so that it is found from whatever folder it is launched in."""
+        home = str(Path(tuner.__file__).parent.parent)
+        inherited = os.environ.get("PYTHONPATH")
+        return {"PYTHONPATH": os.pathsep.join([home, inherited] if inherited else [home])}
+
+    def version(self) -> str | None:
+        """The version whose command line it takes."""
+        return f"{VERSION} (rehearsal)"
+
+    def preflight(self) -> list[str]:
+        """What is wrong with the surface file; models and GPUs are not needed."""
+        try:
+            load(self._surface, Surface)
+        except DefinitionError as exc:
+            return [str(problem) for problem in exc.problems]
+        return []
