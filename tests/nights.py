@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tuner.definitions import Decision, Objective, Rung
 from tuner.failures import Failure
@@ -58,7 +59,7 @@ def failure(cause: str = "it broke", **changes) -> Failure:
 def record(number: int, kind: TrialKind, key: str, rungs=(), **changes) -> TrialRecord:
     """Without the cost of validation, since simulations make ten thousands of them."""
     outcome: Outcome = "failed" if changes.get("failure") else "completed"
-    values = {
+    values: dict[str, Any] = {
         "number": number,
         "kind": kind,
         "key": key,

@@ -52,7 +52,9 @@ def test_only_fresh_launches_judge_a_finalist():
     found = concluded(night)
     assert finalists(night.records[:5], OBJECTIVE, BASELINE)[0] == "good"
     assert found.winner_key is None
-    assert found.sentence.startswith("No configuration beats the baseline beyond noise. The finalist")
+    assert found.sentence.startswith(
+        "No configuration beats the baseline beyond noise. The finalist"
+    )
     assert "would likely have been found" in found.sentence
 
 
@@ -95,9 +97,7 @@ def test_without_a_whole_baseline_nothing_is_concluded():
 
 def test_a_winner_dies_in_none_of_its_fresh_launches():
     night = with_winner()
-    night.launch(
-        "confirm", "good", 0.08, reaches=[1, 10], failure=failure("illegal memory access")
-    )
+    night.launch("confirm", "good", 0.08, reaches=[1, 10], failure=failure("illegal memory access"))
     found = concluded(night)
     assert found.winner_key is None
     assert "trial 11 did not complete: illegal memory access" in found.sentence
@@ -138,17 +138,18 @@ def test_a_winner_keeps_every_limit_every_time():
 
 def test_where_the_baseline_breaks_a_limit_keeping_it_wins():
     night = Night(1)
-    late = {"ttft_ms": distribution(500.0)}
-    for kind, key, timing in [
-        *[("baseline", BASELINE, late)] * 3,
-        ("search", "prompt", {}),
-        ("search", "late", late),
-        *[("confirm", "prompt", {})] * 2,
-    ]:
-        gain = -0.02 if key == "prompt" else 0.3 if key == "late" else 0.0
+
+    def launch(kind, key, gain, **timing):
         made = night.launch(kind, key, gain)
         rungs = [rung(r.concurrency, r.output_tok_s, **timing) for r in made.rungs]
         night.records[-1] = record(made.number, kind, key, rungs)
+
+    for _ in range(3):
+        launch("baseline", BASELINE, 0.0, ttft_ms=distribution(500.0))
+    launch("search", "prompt", -0.02)
+    launch("search", "late", 0.3, ttft_ms=distribution(500.0))
+    for _ in range(2):
+        launch("confirm", "prompt", -0.02)
     limits = objective(slos=["ttft_ms p99 <= 200"])
     assert finalists(night.records, limits, BASELINE) == ["prompt"]
     found = concluded(night, limits)

@@ -125,7 +125,7 @@ def _row(arms: Arms, hypothesis: Hypothesis, parents: Sequence[LedgerRow]) -> Le
     failed = _telling_failure(launches)
     if any(record in arms.baseline for record in launches):
         finding = _same_as_baseline(launches)
-    elif failed is None and not any(arms.scores(launches)):
+    elif failed is None and not any(record.outcome == "completed" for record in launches):
         finding = _unmeasured(launches, parents)
     else:
         over, control = _control(arms, parents)
@@ -228,7 +228,7 @@ def _measured(
     effect = compare(arms, launches, control)
     decision = arms.objective.decision
     if effect is None:
-        cause = f"{over} never measured the whole ladder"
+        cause = f"it and {over} were not both measured on the whole ladder"
         return _Finding(verdict="inconclusive", words=f"inconclusive: {cause}", cause=cause)
     verdict = judge(effect, decision)
     said = f"{_VERDICT_WORDS[verdict]}: {effect} over {over}"
