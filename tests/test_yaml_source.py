@@ -182,7 +182,8 @@ def test_the_name_in_messages_can_be_chosen(tmp_path):
         read(path, name="study.yaml")
 
 
-TEXTS = st.text(st.characters(codec="ascii", exclude_categories=["Cc"]) | st.sampled_from("äß漢"), max_size=6)
+LETTERS = st.characters(codec="ascii", exclude_categories=["Cc"]) | st.sampled_from("äß漢")
+TEXTS = st.text(LETTERS, max_size=6)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**9), 10**9) | TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner),

@@ -16,6 +16,8 @@ MAX_GRID = 10_000
 """A parameter with more values than this counts as continuous."""
 _DECIMALS = 12
 """Where a stepped float is rounded, so that 0.1 + 2 * 0.1 and 0.3 are one value."""
+_SLACK = 1e-6
+"""How far from a step, in steps, a float may be and still be meant."""
 _STRIDE = 0.1
 
 
@@ -136,20 +138,22 @@ def _int(parameter: IntParameter, value: Value) -> int | None:
 
 
 def _float(parameter: FloatParameter, value: Value) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if value is None or isinstance(value, bool | str) or not math.isfinite(value):
         return None
     number = float(value)
     if parameter.step is not None:
-        number = _on_step(parameter.low, parameter.step, number)
-        if not math.isclose(number, value, rel_tol=1e-9, abs_tol=parameter.step * 1e-6):
+        number = _on_step(parameter, parameter.step, number)
+        if not math.isclose(number, value, rel_tol=1e-9, abs_tol=parameter.step * _SLACK):
             return None
+    # adding zero turns -0.0 into 0.0
     return number + 0.0 if parameter.low <= number <= parameter.high else None
 
 
-def _on_step(low: float, step: float, number: float) -> float:
-    if not math.isfinite(number):
-        return number
-    return round(low + round((number - low) / step) * step, _DECIMALS)
+def _on_step(parameter: FloatParameter, step: float, number: float) -> float:
+    """The nearest step; one that rounding alone put outside the domain is its end."""
+    nearest = round(parameter.low + round((number - parameter.low) / step) * step, _DECIMALS)
+    ends = (parameter.low, parameter.high)
+    return next((end for end in ends if abs(end - nearest) <= step * _SLACK), nearest) + 0.0
 
 
 def _numbers(parameter: IntParameter | FloatParameter) -> Sequence[int] | Sequence[float] | None:
@@ -166,12 +170,12 @@ def _numbers(parameter: IntParameter | FloatParameter) -> Sequence[int] | Sequen
 
 def _float_grid(parameter: FloatParameter) -> list[float] | None:
     if parameter.low == parameter.high:
-        return [parameter.low]
+        return [parameter.low + 0.0]
     if parameter.step is None or (parameter.high - parameter.low) / parameter.step > MAX_GRID:
         return None
-    count = math.floor((parameter.high - parameter.low) / parameter.step + 1e-9) + 1
+    count = math.floor((parameter.high - parameter.low) / parameter.step + _SLACK) + 1
     low, step = parameter.low, parameter.step
-    return [min(_on_step(low, step, low + index * step), parameter.high) for index in range(count)]
+    return [_on_step(parameter, step, low + index * step) for index in range(count)]
 
 
 def _strides(parameter: IntParameter | FloatParameter, at: float) -> list[float]:
@@ -186,5 +190,5 @@ def _strides(parameter: IntParameter | FloatParameter, at: float) -> list[float]
     if isinstance(parameter, IntParameter):
         return [parameter.low + round((x - low) / parameter.step) * parameter.step for x in pair]
     if parameter.step is not None:
-        return [_on_step(low, parameter.step, x) for x in pair]
+        return [_on_step(parameter, parameter.step, x) for x in pair]
     return pair

@@ -31,9 +31,12 @@ MAX_COUNT = 100_000
 """Spaces with more combinations than this are not counted."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Configuration:
-    """Values of the active parameters, in the order in which the space declares them."""
+    """Values of the active parameters, in the order in which the space declares them.
+
+    Two are equal where their keys are: unlike in Python, true is then not 1.
+    """
 
     values: tuple[tuple[str, Value], ...]
 
@@ -41,6 +44,12 @@ class Configuration:
     def key(self) -> str:
         """12 hex digits, the same in every process and for every order of declaration."""
         return canonical_key(dict(self.values))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Configuration) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
     def as_dict(self) -> dict[str, Value]:
         """The values by parameter name."""
