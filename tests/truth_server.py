@@ -10,6 +10,7 @@ behave, as `name=value` pairs: `/ttft_ms=50,interval_ms=10,tokens=4/v1/completio
 * style=sse|crlf|json: how the answer is written
 * fault=503|400|silent|garbage-head: what is answered instead
 * fault=reset|fin|stall|error|garbage|short, at=N: what goes wrong after N events
+* lie=N: N tokens more are counted than were sent
 * keep=0: Connection: close after each answer
 * `GET /log` answers all that was written since the last one.
 """
@@ -33,6 +34,7 @@ DEFAULTS = {
     "fault": "none",
     "at": "3",
     "keep": "1",
+    "lie": "0",
 }
 LOG: list[dict[str, Any]] = []
 
@@ -120,7 +122,8 @@ class Truth(asyncio.Protocol):
         self.end(native, options, prompt, sent)
 
     def payload(self, native, options, prompt, sent, wanted):
-        count = {"prompt_tokens": len(prompt), "completion_tokens": sent}
+        counted = sent + int(options["lie"])
+        count = {"prompt_tokens": len(prompt), "completion_tokens": counted}
         last = sent == wanted
         if native:
             reason = {"type": "length", "length": wanted} if last else None
@@ -134,7 +137,8 @@ class Truth(asyncio.Protocol):
             self.plain(200, json.dumps(self.payload(native, options, prompt, sent, sent)).encode())
         else:
             if not native and options["usage"] != "none":
-                count = {"prompt_tokens": len(prompt), "completion_tokens": sent}
+                counted = sent + int(options["lie"])
+                count = {"prompt_tokens": len(prompt), "completion_tokens": counted}
                 self.event({"choices": [], "usage": count}, options)
             self.raw_event(b"[DONE]", options)
             self.write(b"0\r\n\r\n", options)

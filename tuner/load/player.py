@@ -196,13 +196,8 @@ class _Rung:
         return (real_s - self._origin_s) * self._target.time_scale
 
     def _timing(self, asked: _Asked, reply: Reply, per_event: float | None) -> RequestTiming:
-        raw, events, error = asked.raw, reply.events, reply.error
-        if reply.uncounted and error is None:
-            if per_event is None:
-                error = "the server counts tokens only at the end, and no request came to its end"
-            else:
-                estimate = round(per_event * len(reply.uncounted))
-                events += tuple(spread(estimate, reply.uncounted))
+        raw = asked.raw
+        events, error = _counted(asked, reply, per_event)
         ended_s = raw.done_s if raw.done_s is not None else raw.failed_s
         return RequestTiming(
             stream=asked.stream,
@@ -223,6 +218,22 @@ def _seems_well(raw: RawExchange) -> bool:
     if raw.status != 200 or raw.error is not None or not raw.chunks:
         return False
     return len(raw.chunks) > 1 or b'"error"' not in raw.chunks[0][1]
+
+
+def _counted(
+    asked: _Asked, reply: Reply, per_event: float | None
+) -> tuple[tuple[tuple[float, int], ...], str | None]:
+    """The events with their tokens, and what is wrong with them."""
+    events, error = reply.events, reply.error
+    if reply.uncounted and error is None:
+        if per_event is None:
+            return events, "tokens are counted at a request's end, and none came to its end"
+        left = asked.output_tokens - reply.output_tokens
+        estimate = min(round(per_event * len(reply.uncounted)), left)
+        events += tuple(spread(estimate, reply.uncounted))
+    if reply.output_tokens > asked.output_tokens:
+        return (), f"{asked.output_tokens} tokens were asked and {reply.output_tokens} counted"
+    return events, error
 
 
 def _tokens_per_event(replies: Sequence[Reply]) -> float | None:

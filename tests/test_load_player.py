@@ -1,0 +1,300 @@
+import asyncio
+import gc
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tuner.load import Api, Played, RungPlan, Target, play, run
+from tuner.load.player import FAILURES_TO_GIVE_UP
+from tuner.measurement import RungMeasurement, measure
+
+REPOSITORY = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def truth(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server whose every answer is known."""
+    port_file = tmp_path_factory.mktemp("truth") / "port"
+    command = [sys.executable, "-m", "tests.truth_server", str(port_file)]
+    with subprocess.Popen(command, cwd=REPOSITORY) as process:
+        while not (port_file.exists() and port_file.read_text()):
+            time.sleep(0.02)
+        yield f"http://127.0.0.1:{port_file.read_text()}"
+        process.kill()
+
+
+def log_of(truth: str) -> list[dict[str, Any]]:
+    with urllib.request.urlopen(f"{truth}/log") as answer:
+        entries: list[dict[str, Any]] = json.load(answer)
+        return entries
+
+
+def plan(concurrency: int = 4, **other) -> RungPlan:
+    values = {
+        "input_tokens": 16,
+        "output_tokens": 40,
+        "warmup_s": 0.3,
+        "window_s": 1.0,
+        "prompt_seed": 1,
+        "order_seed": 2,
+        "rung_index": 0,
+    }
+    return RungPlan(concurrency=concurrency, **values | other)
+
+
+def played(
+    truth: str,
+    how: str,
+    plan: RungPlan,
+    *,
+    api: Api = "completions",
+    time_scale: float = 1.0,
+    probe=None,
+) -> Played:
+    log_of(truth)
+    target = Target(base_url=f"{truth}/{how}", api=api, model="m", time_scale=time_scale)
+    return run(play(target, plan, probe=probe))
+
+
+def measured(result: Played, concurrency: int) -> RungMeasurement:
+    return measure(
+        result.timings,
+        concurrency=concurrency,
+        start_s=result.start_s,
+        end_s=result.end_s,
+        gpus=1,
+        load_samples=result.load_samples,
+    )
+
+
+def true_tok_s(result: Played, log: list[dict[str, Any]]) -> float:
+    """What the server wrote inside the window, by its own clock and its own plan for the rest."""
+    offset = min(e["received"] for e in log) - min(t.sent_s for t in result.timings)
+    start, end = result.start_s + offset, result.end_s + offset
+    tokens: float = 0.0
+    for entry in log:
+        events = list(map(tuple, entry["events"]))
+        if entry["next"] is not None and events:
+            events.append((entry["next"], entry["next_tokens"]))
+        if events and start < events[0][0] <= end:
+            tokens += events[0][1]
+        for (before, _), (at, count) in pairwise(events):
+            inside = max(0.0, min(at, end) - max(before, start))
+            tokens += count * inside / (at - before)
+    return float(tokens / (end - start))
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "how", "api"),
+    [
+        (1, "interval_ms=5", "completions"),
+        (1, "interval_ms=40,tokens=8", "generate"),
+        (10, "interval_ms=10", "completions"),
+        (10, "interval_ms=50,tokens=5,style=crlf,keep=0", "completions"),
+        (64, "interval_ms=40", "generate"),
+        (64, "interval_ms=100,tokens=4,split=40", "completions"),
+    ],
+)
+def test_throughput_is_the_servers_own_within_half_a_percent(truth, concurrency, how, api):
+    result = played(truth, how, plan(concurrency, window_s=2.0), api=api)
+    ours = measured(result, concurrency)
+    assert ours.requests_failed == 0
+    assert ours.output_tok_s == pytest.approx(true_tok_s(result, log_of(truth)), rel=0.005)
+
+
+def test_latencies_are_the_servers_own(truth):
+    ours = measured(played(truth, "ttft_ms=80,interval_ms=20,tokens=4", plan(4)), 4)
+    assert ours.ttft_ms is not None
+    assert ours.itl_ms is not None
+    assert ours.tpot_ms is not None
+    assert ours.ttft_ms.p50 == pytest.approx(80, rel=0.1)
+    assert ours.itl_ms.p50 == pytest.approx(5, rel=0.1)
+    assert ours.tpot_ms.p50 == pytest.approx(5, rel=0.1)
+    assert ours.tok_s_per_user == pytest.approx(200, rel=0.1)
+
+
+def test_a_surface_is_measured_in_its_own_seconds(truth):
+    scaled = plan(4, warmup_s=10.0, window_s=30.0)
+    result = played(truth, "ttft_ms=80,interval_ms=20,tokens=4", scaled, time_scale=20.0)
+    assert (result.start_s, result.end_s) == (10.0, 40.0)
+    ours = measured(result, 4)
+    assert ours.window_s == 30
+    assert ours.tok_s_per_user == pytest.approx(200 / 20, rel=0.1)
+    assert ours.ttft_ms is not None
+    assert ours.ttft_ms.p50 == pytest.approx(1600, rel=0.1)
+
+
+def test_usage_at_the_end_alone_is_enough(truth):
+    result = played(truth, "usage=last,interval_ms=20,tokens=4", plan(4))
+    ours = measured(result, 4)
+    assert ours.requests_failed == 0
+    assert ours.output_tok_s == pytest.approx(true_tok_s(result, log_of(truth)), rel=0.05)
+    cut = [t for t in result.timings if t.done_s is None]
+    assert cut
+    assert all(t.output_tokens < t.requested_tokens for t in cut)
+
+
+def test_without_any_usage_nothing_is_counted(truth):
+    ours = measured(played(truth, "usage=none,interval_ms=5", plan(2)), 2)
+    assert (ours.output_tok_s, ours.requests_completed) == (0, 0)
+    assert ours.requests_failed > 0
+    assert ours.first_error is not None
+    assert "no token was counted" in ours.first_error
+
+
+def test_a_server_that_counts_more_than_was_asked_gets_nothing(truth):
+    ours = measured(played(truth, "lie=7,interval_ms=5", plan(2)), 2)
+    assert ours.requests_completed == 0
+    assert ours.requests_failed > 2
+    assert ours.first_error is not None
+    assert "40 tokens were asked and 47 counted" in ours.first_error
+
+
+def test_streams_start_as_if_they_had_run_for_long(truth):
+    result = played(truth, "interval_ms=5", plan(8, output_tokens=80))
+    first = {t.stream: t for t in result.timings if t.index == 0}
+    assert len(first) == 8
+    assert len({t.requested_tokens for t in first.values()}) == 8
+    for timing in result.timings:
+        assert timing.input_tokens + timing.requested_tokens == 16 + 80 or timing.index > 0
+        if timing.index:
+            assert (timing.input_tokens, timing.requested_tokens) == (16, 80)
+        if timing.done_s is not None:
+            assert timing.output_tokens == timing.requested_tokens
+
+
+def test_each_stream_sends_its_next_request_when_the_last_ended(truth):
+    result = played(truth, "interval_ms=5", plan(4))
+    log = log_of(truth)
+    assert len({tuple(entry["first"]) for entry in log}) == len(log) == len(result.timings)
+    for stream in range(4):
+        own = [t for t in result.timings if t.stream == stream]
+        assert [t.index for t in own] == list(range(len(own)))
+        for before, after in pairwise(own):
+            assert before.done_s is not None
+            assert 0 <= after.sent_s - before.done_s < 0.05
+
+
+def test_what_is_under_way_at_the_end_is_cut_not_awaited(truth):
+    begun = time.perf_counter()
+    result = played(truth, "interval_ms=100", plan(4, output_tokens=4000))
+    assert time.perf_counter() - begun < 4
+    assert len(result.timings) == 4
+    for timing in result.timings:
+        assert (timing.done_s, timing.error) == (None, None)
+        assert 8 < timing.output_tokens < 20
+    assert all(t.sent_s < result.end_s for t in result.timings)
+
+
+def test_a_silent_server_is_cut_as_well(truth):
+    result = played(truth, "fault=silent", plan(4, window_s=0.5))
+    assert [(t.done_s, t.error, t.events) for t in result.timings] == [(None, None, ())] * 4
+    assert measured(result, 4).output_tok_s == 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        ("503", 'status 503: \'{"error": "refused"}\''),
+        ("400", "status 400"),
+        ("reset", "of an unfinished answer"),
+        ("fin", "of an unfinished answer"),
+        ("garbage-head", "expected an HTTP answer, found b'SSH"),
+    ],
+)
+def test_a_server_that_fails_every_request_ends_the_load_early(truth, fault, error):
+    result = played(truth, f"fault={fault},interval_ms=5", plan(4, window_s=30.0))
+    assert result.end_s < 10
+    assert all(t.error is not None and error in t.error for t in result.timings if t.done_s)
+    failures = measured(result, 4).requests_failed
+    assert failures > 0 or result.start_s < result.end_s
+    assert len(result.timings) < 4 * FAILURES_TO_GIVE_UP * 3
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        ("error", "scheduler died"),
+        ("garbage", "an event that is not JSON"),
+        ("short", "the stream ended before the answer was done"),
+    ],
+)
+def test_faults_inside_a_stream_are_failures_and_score_nothing(truth, fault, error):
+    ours = measured(played(truth, f"fault={fault},interval_ms=5,at=4", plan(4)), 4)
+    assert ours.requests_completed == 0
+    assert ours.requests_failed > 4
+    assert ours.first_error is not None
+    assert error in ours.first_error
+    assert ours.output_tok_s < 10
+
+
+def test_a_dead_server_ends_the_load_at_once_with_all_its_failures():
+    target = Target(base_url="http://127.0.0.1:9", api="completions", model="m")
+    begun = time.perf_counter()
+    result = run(play(target, plan(8, window_s=60.0)))
+    assert time.perf_counter() - begun < 10
+    assert len(result.timings) >= 8 * FAILURES_TO_GIVE_UP
+    assert all(t.error is not None and "refused" in t.error for t in result.timings)
+    ours = measured(result, 8)
+    assert ours.output_tok_s == 0
+    assert ours.requests_failed >= 8
+
+
+def test_the_engines_load_is_sampled_through_the_window(truth):
+    calls = 0
+
+    async def probe() -> tuple[float, float] | None:
+        nonlocal calls
+        calls += 1
+        return None if calls == 2 else (3.0, 1.0)
+
+    result = played(truth, "interval_ms=20", plan(2, window_s=1.2), probe=probe)
+    assert 3 <= calls <= 6
+    assert len(result.load_samples) == calls - 1
+    load = measured(result, 2).engine_load
+    assert load is not None
+    assert (load.running_mean, load.queued_max) == (3, 1)
+
+
+def test_a_bug_in_the_probe_is_raised_not_swallowed(truth):
+    async def probe() -> tuple[float, float] | None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        played(truth, "interval_ms=20", plan(2, window_s=0.3), probe=probe)
+
+
+def test_the_collector_rests_in_the_window_and_works_again_afterwards(truth):
+    seen = []
+
+    async def probe() -> tuple[float, float] | None:
+        seen.append(gc.isenabled())
+        return None
+
+    played(truth, "interval_ms=20", plan(2, window_s=0.3), probe=probe)
+    assert seen
+    assert not any(seen)
+    assert gc.isenabled()
+
+
+def test_a_cancelled_load_leaves_no_connection(truth):
+    async def cancel() -> int:
+        target = Target(base_url=f"{truth}/interval_ms=50", api="completions", model="m")
+        playing = asyncio.create_task(play(target, plan(4, window_s=60.0)))
+        await asyncio.sleep(0.5)
+        playing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await playing
+        return len(asyncio.all_tasks())
+
+    begun = time.perf_counter()
+    assert run(cancel()) == 1
+    assert time.perf_counter() - begun < 5
