@@ -16,7 +16,12 @@ _PARALLEL = ("tp", "ep", "dp", "pp")
 
 
 def _known(flags: Mapping[str, Value]) -> dict[str, str]:
-    return {canonical(name): name for name in flags}
+    """Canonical name → name as given, of the flags that the launch had."""
+    return {canonical(name): name for name, value in flags.items() if value is not None}
+
+
+def _is_off(value: Value) -> bool:
+    return value is False or value == "none"
 
 
 def _is_named(name: str, text: str) -> bool:
@@ -54,11 +59,10 @@ def variables_in(text: str, flags: Mapping[str, Value]) -> list[str]:
 def changed(flags: Mapping[str, Value], nearest: Mapping[str, Value]) -> list[str]:
     """What differs from the nearest configuration that worked."""
     here, there = _known(flags), _known(nearest)
-    absent = object()
     return [
         name
         for name in dict.fromkeys([*here, *there])
-        if flags.get(here.get(name, name), absent) != nearest.get(there.get(name, name), absent)
+        if flags.get(here.get(name, name)) != nearest.get(there.get(name, name))
     ]
 
 
@@ -75,7 +79,12 @@ def usual(groups: Sequence[tuple[str, ...]], flags: Mapping[str, Value], engine:
     """The class's usual suspects: of the first group that has any in the launch, those."""
     known = _known(flags)
     for group in groups:
-        names = [name for concept in group for name in spellings(concept) if name in known]
+        names = [
+            name
+            for concept in group
+            for name in spellings(concept)
+            if name in known and not _is_off(flags[known[name]])
+        ]
         if names:
             return names
     if flags or not groups:

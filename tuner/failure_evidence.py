@@ -6,7 +6,16 @@ from functools import cached_property
 
 from tuner.failure_rules import DEATH, NOISE, RULES, SECONDARY
 from tuner.failure_rules.rule import RAISED, Noise, Rule, Tier
-from tuner.log_lines import Block, Line, block_above, line_at, lines_with, next_line, previous_line
+from tuner.log_lines import (
+    Block,
+    Line,
+    block_above,
+    condensed,
+    line_at,
+    lines_with,
+    next_line,
+    previous_line,
+)
 from tuner.log_phases import STAGES, Phase, Stage, Timeline, is_sglang
 
 _LINE_CHARS = 4000
@@ -61,7 +70,7 @@ class Reading:
     """One log, read once."""
 
     def __init__(self, text: str, engine: str, phase: Phase | None) -> None:
-        self.text = text
+        self.text = text = condensed(text)
         self.engine = engine
         self.is_sglang = is_sglang(text, engine)
         self._phase = phase
@@ -77,6 +86,11 @@ class Reading:
     def last_stage(self) -> Stage:
         """How far the server is at the end of the log."""
         return self._stage_at(len(self.text), None)
+
+    @property
+    def has_traceback(self) -> bool:
+        """Whether Python said anything since the server was up."""
+        return "Traceback (most recent" in self.text[max(self._timeline.ready_at, 0) :]
 
     @cached_property
     def ended_orderly(self) -> bool:

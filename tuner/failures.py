@@ -13,7 +13,7 @@ from types import MappingProxyType
 from tuner import failure_blame
 from tuner.definitions import Value
 from tuner.failure_evidence import Hit, Reading
-from tuner.failure_rules import CLASSES, EXITS, FATAL
+from tuner.failure_rules import CLASSES, EXITS, FATAL, SILENT_CHILD
 from tuner.failure_rules.names import flag_of
 from tuner.failure_rules.rule import Action as Action
 from tuner.frozen import Frozen
@@ -28,6 +28,8 @@ _DISTRIBUTED = re.compile(
     r"Init torch distributed begin|using nccl==|NCCL INFO|world size \d+ is assigned|joined"
 )
 _CAUSE_CHARS = 400
+_ASKED = (-15, 143, -2, 130)
+"""Exit codes of a server that was told to stop."""
 
 
 class Failure(Frozen):
@@ -74,12 +76,13 @@ def classify(
 ) -> Failure | None:
     """The failure that a log tells of, or None for a healthy one.
 
-    `exit_code` says that the server ended by itself with that code (any code, 0 too, is a death
-    then, unless the log shows an orderly shutdown). `flags` are the launch's flags and variables
-    by name, `nearest` those of the nearest configuration that worked.
+    `exit_code` says that the server ended by itself with that code: any code, 0 too, is a death
+    then, unless it was told to stop (SIGTERM, SIGINT, or the log shows an orderly shutdown).
+    `flags` are the launch's flags and variables by name, `nearest` those of the nearest
+    configuration that worked.
     """
     reading = Reading(log, engine, phase)
-    died = exit_code is not None and not reading.ended_orderly
+    died = exit_code not in (None, *_ASKED) and not reading.ended_orderly
     hit = reading.first_cause(died=died)
     if hit is not None:
         return _explained(hit, reading, exit_code, flags, nearest)
@@ -203,6 +206,8 @@ def _unexplained(
     form = EXITS.get(exit_code or 0, EXITS[0])
     if exit_code in (-9, 137) and reading.is_sglang:
         form = EXITS[0]
+    if form is EXITS[0] and reading.last_stage >= Stage.READY and not reading.has_traceback:
+        form = SILENT_CHILD
     said = reading.death or reading.last_words
     ended = "died" if exit_code is None else f"exited with code {exit_code}"
     cause = f"{ended} without saying why" + (f"; last line: {said}" if said else "")

@@ -29,8 +29,35 @@ _PREFIX = re.compile(
 _RANK = re.compile(r"TP(\d+)")
 _CHAINED = ("The above exception was the direct cause", "During handling of the above exception")
 _BLOCK_LINES = 400
-_EDGE = 400
+_EDGE = 200
 """How many finds of one word are looked at from either end of a log."""
+
+
+_BATCH = ("Decode batch", "Prefill batch", "generation throughput:")
+
+
+def condensed(text: str) -> str:
+    """A log without the middle of long runs of batch and access lines; their ends stay."""
+    lines = text.split("\n")
+    kept: list[str] = []
+    run: list[str] = []
+    batch: str | None = None
+    for line in lines:
+        if any(word in line for word in _BATCH):
+            batch = line
+        elif '" 200' not in line:
+            kept += _ends(run, batch)
+            kept.append(line)
+            run, batch = [], None
+            continue
+        run.append(line)
+    return "\n".join(kept + _ends(run, batch))
+
+
+def _ends(run: list[str], batch: str | None) -> list[str]:
+    if len(run) <= 3:
+        return run
+    return [run[0], *([batch] if batch is not None else []), run[-1]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,12 @@
 """How far a server came, read from the marks that each engine leaves in its log. Pure."""
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal
 
-from tuner.log_lines import lines_with
+from tuner.log_lines import condensed, lines_with
 
 Phase = Literal["starting", "loading", "capturing", "ready", "serving", "stopping"]
 
@@ -46,6 +46,7 @@ STAGES: Mapping[Phase, Stage] = {
 _SGLANG: Mapping[str, Stage] = {
     "Init torch distributed begin": Stage.STARTING,
     "Load weight begin": Stage.LOADING,
+    "checkpoint shards:": Stage.LOADING,
     "Load weight end": Stage.LOADED,
     "KV Cache is allocated": Stage.LOADED,
     "Memory pool end": Stage.LOADED,
@@ -69,7 +70,12 @@ _VLLM: Mapping[str, Stage] = {
     "Graph capturing finished": Stage.CAPTURED,
 }
 _VLLM_READY = "Application startup complete"
-_STOPPING = ("Application shutdown complete", "Shutting down", "SIGTERM received")
+_STOPPING = (
+    "Application shutdown complete",
+    "Shutting down",
+    "SIGTERM received",
+    "Gracefully exiting",
+)
 _SERVED = ("Decode batch", "Prefill batch", '" 200', "generation throughput:")
 _PROBES = ("GET /health", "GET /metrics", "GET /v1/models", "GET /server_info", "GET /get_server")
 
@@ -99,6 +105,8 @@ class Timeline:
         self._offsets = [mark.offset for mark in self._marks]
         ready = [mark.offset for mark in self._marks if mark.stage is Stage.READY]
         self.ready_at = ready[-1] if ready else -1
+        self._first_served = _served(text, max(self.ready_at, 0), text.find)
+        self._last_served = _served(text, max(self.ready_at, 0), text.rfind)
 
     def at(self, offset: int, rank: int | None = None) -> Stage | None:
         """What `rank` was doing at an offset; what anybody was doing if it left no mark."""
@@ -107,9 +115,9 @@ class Timeline:
         ready = [mark for mark in before if mark.stage >= Stage.READY]
         marks = own if own and not ready else before
         if not marks:
-            return Stage.SERVING if self._served_between(0, offset) else None
+            return Stage.SERVING if self._served_before(offset) else None
         last = (ready or marks)[-1]
-        if last.stage is Stage.READY and self._served_between(last.offset, offset):
+        if last.stage is Stage.READY and self._served_before(offset):
             return Stage.SERVING
         return last.stage
 
@@ -120,17 +128,27 @@ class Timeline:
 
     def served_after(self, offset: int) -> bool:
         """Whether requests were still answered after an offset, health probes not counted."""
-        return self._served_between(offset, len(self._text))
+        return self._last_served > offset
 
-    def _served_between(self, start: int, end: int) -> bool:
-        for word in _SERVED:
-            at = self._text.find(word, start, end)
-            while at >= 0:
-                line = self._text[self._text.rfind("\n", 0, at) + 1 : at]
-                if not any(probe in line for probe in _PROBES):
-                    return True
-                at = self._text.find(word, at + 1, end)
-        return False
+    def _served_before(self, offset: int) -> bool:
+        return 0 <= self._first_served < offset
+
+
+def _served(text: str, start: int, find: Callable[[str, int, int], int]) -> int:
+    """The first (or by `rfind` the last) line after `start` that answers a request, or -1."""
+    forward = find == text.find
+    found: list[int] = []
+    for word in _SERVED:
+        low, high = start, len(text)
+        at = find(word, low, high)
+        while at >= 0:
+            line = text[text.rfind("\n", 0, at) + 1 : at]
+            if not any(probe in line for probe in _PROBES):
+                found.append(at)
+                break
+            low, high = (at + 1, high) if forward else (low, at)
+            at = find(word, low, high)
+    return (min(found) if forward else max(found)) if found else -1
 
 
 def is_sglang(text: str, engine: str) -> bool:
@@ -145,5 +163,6 @@ def _stages_of(body: str, words: Mapping[str, Stage]) -> list[Stage]:
 
 def phase_of(log: str, engine: str) -> Phase:
     """The phase that the log says the server is in now; starting where it says nothing."""
-    stage = Timeline(log, engine).at(len(log))
+    text = condensed(log)
+    stage = Timeline(text, engine).at(len(text))
     return PHASES[stage or Stage.STARTING]

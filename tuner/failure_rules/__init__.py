@@ -6,6 +6,7 @@ from tuner.failure_rules.engine import DEATH as DEATH
 from tuner.failure_rules.engine import SECONDARY as SECONDARY
 from tuner.failure_rules.exits import EXITS as EXITS
 from tuner.failure_rules.exits import FATAL as FATAL
+from tuner.failure_rules.exits import SILENT_CHILD as SILENT_CHILD
 from tuner.failure_rules.noise import NOISE as NOISE
 from tuner.failure_rules.rule import Rule
 

@@ -1,5 +1,6 @@
 """What the user's side got wrong before any kernel ran: arguments, variables, model files."""
 
+from tuner.failure_rules.names import attribute_pattern
 from tuner.failure_rules.rule import BEFORE_READY, Rule, Tier, rule
 from tuner.log_phases import Stage
 
@@ -135,5 +136,26 @@ RULES: tuple[Rule, ...] = (
         r"|verify_and_update_config|check_and_update_config|_post_init__",
         unless=r"Capture cuda graph failed|validation error for",
         stages=_STARTING,
+    ),
+    rule(
+        "quantization config",
+        "arg_validation",
+        Tier.LOCAL,
+        ("config file for", "quantization method"),
+        r"Cannot find the config file for \w+|Unknown quantization method"
+        r"|quantization method .* (?:does not match|not supported)",
+        "The weights are not quantised the way the flag says: the files are whole.",
+        raised=True,
+        blame=(("quantization",),),
+    ),
+    rule(
+        "named flag",
+        "arg_validation",
+        Tier.LOCAL,
+        ("Error: ",),
+        r"^(?:[\w.]*(?:ValueError|AssertionError|NotImplementedError)): .*(?:--[a-z][a-z0-9]*-[a-z]"
+        rf"|{attribute_pattern()}).*",
+        "Checked late, in a child, but the message still names what the user wrote.",
+        stages=BEFORE_READY,
     ),
 )

@@ -65,6 +65,14 @@ EXITS: Mapping[int, ExitForm] = {
 }
 """Exit code → what to believe; 0 stands for every code that is not listed."""
 
+SILENT_CHILD = ExitForm(
+    kind="kernel_fault",
+    action="once",
+    advice="A child died without a Python error: look for a segfault or oom-kill in the kernel"
+    " log, then try once more.",
+)
+"""A server that was up and whose child is gone: native code crashed, or somebody killed it."""
+
 FATAL = re.compile(
     r"hit an exception: Traceback"
     r"|Received sigquit from a child"

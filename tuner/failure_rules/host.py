@@ -130,8 +130,7 @@ RULES: tuple[Rule, ...] = (
         ("Free memory on device",),
         r"Free memory on device .*?\((?P<free>[\d.]+)/(?P<total>[\d.]+) \w+\) on startup",
         "Much less is free than the GPU has: a process that is not ours holds the rest.",
-        unless=r"\((?:(?P<a>\d{2,3})[\d.]*/(?P=a)|(\d+)\.\d+/(?:\d+) GiB\) on startup is less than"
-        r" desired GPU memory utilization \((?:0\.9[5-9]|1))",
+        unless=r"utilization \((?:0\.9[5-9]|1)",
     ),
     rule(
         "fraction too high at start",
@@ -150,7 +149,7 @@ RULES: tuple[Rule, ...] = (
         ("memory capacity is unbalanced",),
         r"memory capacity is unbalanced",
         "Checked again for a draft model, when the server itself has filled the GPUs.",
-        before=r"Load weight end",
+        before=r"Load weight end|KV Cache is allocated|Captur\w+ (?:cuda graph|batches)",
         blame=(("speculative",),),
     ),
     rule(
@@ -196,8 +195,10 @@ RULES: tuple[Rule, ...] = (
             "CPU memory. ",
         ),
         r"std::bad_alloc|\bMemoryError\b|DefaultCPUAllocator: (?:can't|not enough)"
-        r"|Cannot allocate memory|less than desired CPU memory utilization",
+        r"|Cannot allocate memory|less than desired CPU memory utilization"
+        r"|less than requested memory for kv",
         "An allocation on the host was refused.",
+        blame=(("VLLM_CPU_KVCACHE_SPACE", "gpu-memory-utilization", "hicache", "cpu-offload-gb"),),
     ),
     rule(
         "child killed",

@@ -23,9 +23,18 @@ _STICKY_WORDS = (
     "CUDA error: unknown error",
     "device-side assert",
 )
-_CRASHES = ("Segmentation fault", "SIGSEGV", "Fatal Python error", "xit code", "SIGABRT", "SIGILL")
+_CRASHES = (
+    "Segmentation fault",
+    "Segfault encountered",
+    "SIGSEGV",
+    "Fatal Python error",
+    "xit code",
+    "SIGABRT",
+    "SIGILL",
+)
 _CRASH = (
-    r"Segmentation fault|SIGSEGV|\bSIGABRT\b|\bSIGILL\b|Fatal Python error: (?:Aborted|Illegal)"
+    r"Segmentation fault|Segfault encountered|SIGSEGV|\bSIGABRT\b|\bSIGILL\b"
+    r"|Fatal Python error: (?:Aborted|Illegal)"
     r"|(?:[Ss]ubprocess|scheduler|[Ww]orker|proc|Rank)\b.*\bexit ?code:? -(?:11|6|4|8)\b"
 )
 
