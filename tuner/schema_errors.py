@@ -206,8 +206,11 @@ class _Reporter:
             return f"at least {count} {'entry' if count == 1 else 'entries'}"
         if fault.kind == "string_too_short":
             return "some text"
-        if fault.kind in {"string_pattern_mismatch", "tuple_type", "too_long"}:
-            return str(self._node(fault.place).get("description", fault.message))
+        described = self._raw_node(fault.place).get("description")
+        if described and fault.kind in {"string_pattern_mismatch", "tuple_type", "too_long"}:
+            return str(described)
+        if fault.kind == "too_long":
+            return f"at most {fault.context['max_length']} entries"
         types = dict.fromkeys(_TYPES.get(fault.kind, fault.message) for fault in group)
         return _one_type(list(types))
 

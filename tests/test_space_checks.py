@@ -1,0 +1,66 @@
+import json
+
+import pytest
+
+from tuner.definitions import SpaceDefinition
+from tuner.errors import DefinitionError
+from tuner.findings import Findings
+from tuner.space_checks import check_space, one_spelling, target_of
+from tuner.yaml_source import parse
+
+
+def said_of(text):
+    source, findings = parse(text, name="x"), Findings()
+    check_space(source, SpaceDefinition.model_validate_json(json.dumps(source.value)), findings)
+    try:
+        findings.settled(())
+    except DefinitionError as error:
+        return [f"{problem.path}: {problem.message}" for problem in error.problems]
+    return []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "parameters: {a: {type: bool}}",
+        "parameters: {a: {type: int, low: 1, high: 1}}",
+        "parameters: {a: {type: float, low: 0, high: 1, default: 0.123}}",
+        "parameters: {a: {type: float, low: 0.001, high: 1, log: true}}",
+        "parameters: {a: {type: int, low: 3, high: 100, log: true, default: 48}}",
+        "parameters: {a: {type: choice, choices: [1, true, '1']}}",
+        "parameters: {a: {build: true, type: choice, choices: [null, patched]}}",
+        "parameters: {a: {type: bool}, b: {env: A, type: bool}, c: {flag: --b, type: bool}}",
+    ],
+)
+def test_nothing_is_said_of_a_space_that_can_be_searched(text):
+    assert said_of(f"{text}\n") == []
+
+
+def test_every_parameter_is_looked_at():
+    bad = "{type: int, low: 2, high: 1}"
+    assert len(said_of(f"parameters: {{a: {bad}, b: {bad}, c: {{type: bool}}}}\n")) == 2
+
+
+def test_a_space_is_counted_only_where_it_is_right():
+    said = said_of("parameters: {a: {type: choice, choices: [1], default: 2}}\n")
+    assert said == ["parameters.a.default: found 2, expected one of the choices"]
+
+
+def test_targets_are_compared_in_one_spelling():
+    parameters = SpaceDefinition.model_validate(
+        {
+            "parameters": {
+                "ep_size": {"type": "bool"},
+                "b": {"type": "bool", "flag": "--ep-size"},
+                "c": {"type": "bool", "env": "C"},
+                "d": {"type": "choice", "choices": ["x"], "build": True},
+            }
+        }
+    ).parameters
+    assert [target_of(name, parameter) for name, parameter in parameters.items()] == [
+        ("flag", "ep-size"),
+        ("flag", "ep-size"),
+        ("variable", "C"),
+        ("build", ""),
+    ]
+    assert one_spelling("--tp_size") == one_spelling("tp-size") == "tp-size"
