@@ -110,5 +110,6 @@ def test_an_answer_that_is_no_server_info_is_an_error_of_its_own(tmp_path):
     with pytest.raises(HttpProtocolError, match="expected the server's arguments"):
         ask(answers, lambda http: engine.effective(http, ""))
     answers.routes["/server_info"] = (500, {})
+    answers.routes["/get_server_info"] = SGLANG.routes["/server_info"]
     with pytest.raises(HttpStatusError):
         ask(answers, lambda http: engine.effective(http, ""))
