@@ -133,7 +133,7 @@ def test_a_stranger_that_takes_the_port_later_is_not_taken_for_the_server(start:
 
 def test_a_listener_in_a_child_of_another_session_is_the_servers_own(start: Starter) -> None:
     port = free_port()
-    program = f"import os, time\nif os.fork() == 0:\n    os.setsid()\n    import sys\n    sys.argv = ['', '{port}']\n    exec({victims.LISTENS!r})\ntime.sleep(600)"
+    program = victims.LISTENS_IN_CHILD.format(port=port)
     server = start(python(program), port=port)
     until(server.listening, "the child listens")
 
@@ -181,7 +181,8 @@ def test_a_server_has_the_commands_environment_and_none_of_rays(
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     monkeypatch.setenv("TUNER_TEST_KEPT", "kept")
-    program = "import os; print([os.environ.get(n) for n in ('RAY_ADDRESS', 'TUNER_TEST_KEPT', 'ASKED', 'INJECTED')])"
+    names = ("RAY_ADDRESS", "TUNER_TEST_KEPT", "ASKED", "INJECTED")
+    program = f"import os; print([os.environ.get(name) for name in {names}])"
     command = LaunchCommand(
         argv=python(program).argv, env={"ASKED": "1"}, injected_env={"INJECTED": "2"}
     )
@@ -215,7 +216,7 @@ def test_a_segment_that_somebody_else_maps_stays(start: Starter, segment: str) -
 def test_a_killed_supervisor_takes_its_server_along(start: Starter) -> None:
     server = start(runaway())
     said(server, "runaway")
-    os.kill(server._supervisor.pid, signal.SIGKILL)
+    os.kill(server._supervisor[0], signal.SIGKILL)
     until(lambda: server.exit_code() is not None, "the owner notices")
     until(lambda: not alive_with(server.tag), "all are gone")
     assert server.stop().reason == "the supervisor was killed"
@@ -224,7 +225,7 @@ def test_a_killed_supervisor_takes_its_server_along(start: Starter) -> None:
 def test_a_frozen_supervisor_does_not_hold_up_the_stop(start: Starter) -> None:
     server = start(runaway())
     said(server, "runaway")
-    os.kill(server._supervisor.pid, signal.SIGSTOP)
+    os.kill(server._supervisor[0], signal.SIGSTOP)
     until(server._supervisor_frozen, "the supervisor is frozen")
     assert server.stop().survivors == 0
 
@@ -258,7 +259,7 @@ def test_sweep_finds_what_is_left_when_owner_and_supervisor_were_killed(
     tmp_path: Path, start: Starter, segment: str
 ) -> None:
     program = victims.MAPS_SEGMENT.format(names=[segment])
-    program = program.replace("time.sleep(600)", victims.HAS_RUNAWAY.format(then=""))
+    program = program.replace("time.sleep(600)", victims.HAS_RUNAWAY.format(then="time.sleep(600)"))
     stranger = start(python(victims.SLEEPS))
     with owned(tmp_path, program) as server:
         until(lambda: len(alive_with(server.tag)) >= 3, "the runaway is there")

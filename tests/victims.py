@@ -25,6 +25,14 @@ print("listening", flush=True)
 time.sleep(600)
 """
 
+LISTENS_IN_CHILD = """
+import os, socket, time
+if os.fork() == 0:
+    os.setsid()
+    listener = socket.create_server(("127.0.0.1", {port}))
+time.sleep(600)
+"""
+
 SLEEPS = "import time; print('up', flush=True); time.sleep(600)"
 
 IGNORES_SIGTERM = """
@@ -104,7 +112,7 @@ server = Server.start(
     lease_s=lease_s, grace_s=1.0, run_root=folder / "root",
 )
 victims.said(server, "")
-print(server.tag, server.pid, server._supervisor.pid, flush=True)
+print(server.tag, server.pid, server._supervisor[0], flush=True)
 time.sleep(600)
 """
 

@@ -57,7 +57,7 @@ class Agent:
         self._root = default_run_root()
         sweep(self._root)
         self._jobs: dict[str, _Job] = {}
-        self._notes: list[tuple[str, bytes]] = []
+        self._notes: list[tuple[str, int, bytes]] = []
         self._noted = asyncio.Event()
         self._next_block = random.randrange(1 << 16)  # noqa: S311  (spreads, protects nothing)
         found = gpus.find_gpus() if use_gpus else ()
@@ -111,14 +111,14 @@ class Agent:
         if job in self._jobs:
             self._jobs[job].worker = (pid, started)
 
-    async def note(self, job: str, note: bytes) -> None:
-        """Keep what a job said until it is taken."""
+    async def note(self, job: str, number: int, note: bytes) -> None:
+        """Keep what a job said until it is taken; notes may come in another order than sent."""
         if job in self._jobs:
             self._jobs[job].notes += 1
-            self._notes.append((job, note))
+            self._notes.append((job, number, note))
             self._noted.set()
 
-    async def take(self, wait_s: float) -> list[tuple[str, bytes]]:
+    async def take(self, wait_s: float) -> list[tuple[str, int, bytes]]:
         """What jobs said since the last call; waits for something up to `wait_s`."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._noted.wait(), wait_s)

@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -60,6 +60,14 @@ class _Job:
     settling: Any = None
     settled: Settled | None = None
     notes: int = 0
+    early: dict[int, bytes] = field(default_factory=dict)
+
+    def said(self) -> Iterator[JobNote]:
+        """The notes that have come, in the order in which they were sent."""
+        while self.notes in self.early:
+            note = pickle.loads(self.early.pop(self.notes))  # noqa: S301  (this tuner's own)
+            self.notes += 1
+            yield JobNote(job=self.number, note=note)
 
 
 class Cluster:
@@ -237,12 +245,10 @@ class Cluster:
             return []
         host.asked = None
         marks = {job.mark: job for job in self._jobs.values()}
-        events: list[Event] = []
-        for mark, note in notes:
+        for mark, number, note in notes:
             if mark in marks:
-                marks[mark].notes += 1
-                events.append(JobNote(job=marks[mark].number, note=pickle.loads(note)))  # noqa: S301
-        return events
+                marks[mark].early[number] = note
+        return [note for job in marks.values() for note in job.said()]
 
     def _advance(self, job: _Job, ready: list[Any]) -> None:
         if job.outcome is None and job.task in ready:
@@ -319,17 +325,16 @@ def _work(
     """A job, in a process that does nothing else meanwhile."""
     enter(mark, slot, environment)
     me = processes.read(os.getpid())
-    last = agent.enrol.remote(mark, os.getpid(), me.started if me else 0)
+    sent = [agent.enrol.remote(mark, os.getpid(), me.started if me else 0)]
 
     def send(note: bytes) -> None:
-        # Calls to one actor arrive in order: to know the last is to know all.
-        nonlocal last
-        last = agent.note.remote(mark, note)
+        # Not waited for: a job must not stand still in the middle of a measurement.
+        sent.append(agent.note.remote(mark, len(sent) - 1, note))
 
     try:
         return call(function, payload, slot, folder, send)
     finally:
-        fetch(last, _ANSWER_S, f"the agent of {slot.host}")
+        fetch(sent, _ANSWER_S, f"the agent of {slot.host}")
 
 
 @contextmanager

@@ -48,7 +48,7 @@ class JobBug(Exception):
 
 
 def fetch(ref: Any, timeout_s: float, what: str) -> Any:
-    """The value of a Ray reference.
+    """The value of a Ray reference, or the values of several.
 
     Raises HostLost where it does not come in time or its process or host died, the TunerError
     that its code raised, JobBug where its code raised anything else.

@@ -5,6 +5,7 @@ import os
 import re
 import secrets
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -65,7 +66,8 @@ class Server:
     """A running server; leaving its `with` block stops it and proves it gone."""
 
     def __init__(self, supervisor: subprocess.Popen[bytes], spec: dict[str, Any]) -> None:
-        self._supervisor = supervisor
+        self._pipes = supervisor
+        self._supervisor = (0, 0)
         self._spec = spec
         self._exit_code: int | None = None
         self._report: StopReport | None = None
@@ -158,7 +160,7 @@ class Server:
         sockets = processes.listening_sockets(self.port)
         if not sockets:
             return False
-        own = processes.tree(TAG_VARIABLE, self.tag, [self._supervisor.pid])
+        own = processes.tree(TAG_VARIABLE, self.tag)
         foreign = sockets - set(processes.holders(sockets, [process.pid for process in own]))
         stranger = _stranger(foreign)
         if stranger:
@@ -175,11 +177,12 @@ class Server:
         if not self._supervisor_frozen():
             self._watcher.join(self._spec["grace_s"] + KILL_LIMIT_S + _MARGIN_S)
         while self._report is None:
-            self._supervisor.kill()
+            self._kill_supervisor()
             self._watcher.join(_MARGIN_S)
         return self._report
 
     def _begin(self) -> None:
+        self._pipes.wait()  # the supervisor is its child, and nobody's from here on
         self._write(json.dumps(self._spec).encode() + b"\n")
         self._watcher.start()
         if not self._started.wait(_START_TIMEOUT_S):
@@ -195,7 +198,7 @@ class Server:
 
     def _watch(self) -> None:
         """Renew the lease and hear the supervisor until it ends, then make sure of the rest."""
-        output = self._supervisor.stdout
+        output = self._pipes.stdout
         assert output is not None  # noqa: S101  (it was opened with a pipe)
         every_s = min(_RENEW_EVERY_S, self._spec["lease_s"] / 6)
         while True:
@@ -206,7 +209,6 @@ class Server:
                     break
                 self._hear(said)
             self.renew()
-        self._supervisor.wait()
         if self._report is None:
             self._clear()
         self._started.set()
@@ -219,6 +221,8 @@ class Server:
         for line in lines:
             event = json.loads(line)
             match event.pop("event"):
+                case "supervising":
+                    self._supervisor = tuple(event["supervisor"])
                 case "started":
                     self.pid = event["pid"]
                     self._started.set()
@@ -247,8 +251,13 @@ class Server:
         )
 
     def _supervisor_frozen(self) -> bool:
-        process = processes.read(self._supervisor.pid)
+        process = processes.read(self._supervisor[0])
         return process is not None and process.state == "T"
+
+    def _kill_supervisor(self) -> None:
+        process = processes.read(self._supervisor[0])
+        if process and process.started == self._supervisor[1]:
+            processes.send(process, signal.SIGKILL)
 
     def _write(self, said: bytes) -> None:
         with self._pipe_lock, suppress(OSError):
@@ -256,7 +265,7 @@ class Server:
                 os.write(self._pipe().fileno(), said)
 
     def _pipe(self) -> IO[bytes]:
-        pipe = self._supervisor.stdin
+        pipe = self._pipes.stdin
         assert pipe is not None  # noqa: S101  (it was opened with a pipe)
         return pipe
 

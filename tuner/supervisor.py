@@ -8,7 +8,7 @@ and the owner (or the next sweep) finds the rest by the mark in their environmen
 
 Protocol. Standard input: one line of JSON (the specification), then one byte at a time: RENEW
 prolongs the lease, STOP ends the server, end of file means that the owner died. Standard output:
-one line of JSON an event: `started`, `failed`, `exited`, `done`.
+one line of JSON an event: `supervising`, `started` or `failed`, `exited`, `done`.
 """
 
 import ctypes
@@ -46,6 +46,8 @@ class Supervisor:
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self.spec = spec
+        me = processes.read(os.getpid())
+        self.identity = (os.getpid(), me.started if me else 0)
         self.server = 0
         self.exit_code: int | None = None
         self.why = ""
@@ -56,6 +58,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Start the server, watch it, stop it, report."""
+        _tell({"event": "supervising", "supervisor": self.identity})
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         wakeup = self._listen_to_signals()
         self._write_record()
@@ -206,10 +209,9 @@ class Supervisor:
         _tell({"event": "done", **report})
 
     def _write_record(self) -> None:
-        me = processes.read(os.getpid())
         record = {
             "tag": self.spec["tag"],
-            "supervisor": [os.getpid(), me.started if me else 0],
+            "supervisor": self.identity,
             "owner": self.spec["owner"],
             "server": self.server,
             "port": self.spec["port"],
@@ -257,5 +259,8 @@ def _read_spec() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Supervise what standard input specifies."""
+    """Supervise what standard input specifies, as nobody's child."""
+    if os.fork() != 0:
+        # A Ray worker that ends kills its own children, whatever their session: have no parent.
+        os._exit(0)
     Supervisor(_read_spec()).run()

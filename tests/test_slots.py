@@ -1,0 +1,124 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuner import slots
+from tuner.slots import Gpu, SlotTable
+
+
+def table(*nodes: int | None) -> SlotTable:
+    return SlotTable(tuple(Gpu(id=str(index), numa=node) for index, node in enumerate(nodes)))
+
+
+def ids(gpus: tuple[Gpu, ...] | None) -> str:
+    return "".join(gpu.id for gpu in gpus or ())
+
+
+def test_gpus_of_one_job_share_a_numa_node_where_one_has_room() -> None:
+    host = table(0, 0, 0, 0, 1, 1, 1, 1)
+    assert ids(host.take("a", 1)) == "0"
+    assert ids(host.take("b", 4)) == "4567"
+    assert ids(host.take("c", 2)) == "12"
+
+
+def test_the_fullest_node_that_fits_is_used_so_that_whole_nodes_stay_whole() -> None:
+    host = table(0, 0, 0, 0, 1, 1, 1, 1)
+    host.take("a", 2)
+    assert ids(host.take("b", 2)) == "23"
+    assert ids(host.take("c", 4)) == "4567"
+
+
+def test_a_job_larger_than_a_node_takes_whole_nodes_in_order() -> None:
+    assert ids(table(0, 0, 1, 1).take("a", 4)) == "0123"
+
+
+def test_nothing_is_handed_out_twice_and_what_is_given_back_is_free() -> None:
+    host = table(None, None)
+    assert host.take("a", 2)
+    assert host.take("b", 1) is None
+    host.give_back("a")
+    assert ids(host.take("b", 1)) == "0"
+
+
+def test_giving_back_what_was_never_taken_is_harmless() -> None:
+    table(None).give_back("a")
+
+
+def test_gpus_in_quarantine_are_handed_out_no_more() -> None:
+    host = table(0, 0)
+    host.take("a", 1)
+    host.quarantine("a", "still holds 40 GB")
+    host.give_back("a")
+    assert host.healthy == 1
+    assert ids(host.take("b", 1)) == "1"
+    assert host.take("c", 1) is None
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 4)), max_size=30))
+def test_any_sequence_of_takes_keeps_jobs_apart(steps: list[tuple[bool, int]]) -> None:
+    host = table(0, 0, 0, 1, 1, 1)
+    for number, (taking, count) in enumerate(steps):
+        free = 6 - sum(map(len, host.taken.values()))
+        if taking:
+            chosen = host.take(str(number), count)
+            assert (chosen is not None) == (count <= free)
+        elif host.taken:
+            host.give_back(next(iter(host.taken)))
+        held = [gpu.id for gpus in host.taken.values() for gpu in gpus]
+        assert len(held) == len(set(held))
+
+
+@pytest.mark.parametrize(
+    ("cores", "server", "client"),
+    [
+        ([0], (0,), (0,)),
+        ([0, 1], (0,), (1,)),
+        ([1, 0, 3, 2], (0, 1, 2), (3,)),
+        (range(16), tuple(range(14)), (14, 15)),
+    ],
+)
+def test_the_last_eighth_of_the_cores_is_the_clients(
+    cores: list[int], server: tuple[int, ...], client: tuple[int, ...]
+) -> None:
+    assert slots.split_cores(cores) == (server, client)
+
+
+def test_gpus_of_a_node_divide_its_server_cores() -> None:
+    shares = slots.share_cores([0, 0, 1, 1], {0: range(8), 1: range(8, 16)}, range(14))
+    assert shares == ((0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10), (11, 12, 13))
+
+
+def test_gpus_of_an_unknown_node_divide_all_server_cores() -> None:
+    assert slots.share_cores([None, None], {}, (0, 1, 2)) == ((0,), (1, 2))
+
+
+def test_a_node_whose_cores_are_all_the_clients_borrows_from_the_others() -> None:
+    assert slots.share_cores([0, 1], {0: (0, 1), 1: (2,)}, (0, 1)) == ((0, 1), (0, 1))
+
+
+def test_with_fewer_cores_than_gpus_neighbours_share_a_core() -> None:
+    shares = slots.share_cores([None] * 4, {}, (0, 1))
+    assert shares == ((0,), (0,), (1,), (1,))
+
+
+def test_ports_lie_outside_the_ephemeral_range_and_no_two_blocks_overlap() -> None:
+    blocks = list(slots.port_blocks((32768, 60999), start=5))
+    ports = [port for block in blocks for port in block]
+    assert len(ports) == len(set(ports))
+    assert all(1024 < port < 32768 or 60999 < port < 65536 for port in ports)
+    assert {len(block) for block in blocks} == {slots.PORTS_A_SLOT}
+
+
+def test_the_next_number_begins_with_the_next_block() -> None:
+    first, second, *_ = slots.port_blocks((32768, 60999), start=0)
+    assert next(slots.port_blocks((32768, 60999), start=1)) == second
+    assert next(slots.port_blocks((32768, 60999), start=0)) == first
+
+
+def test_a_host_without_room_outside_the_ephemeral_range_has_no_blocks() -> None:
+    assert list(slots.port_blocks((1024, 65535), start=3)) == []
+
+
+def test_core_lists_of_the_kernel_are_read() -> None:
+    assert slots.parse_cores("0-2,8,10-11\n") == (0, 1, 2, 8, 10, 11)
+    assert slots.parse_cores("\n") == ()
