@@ -7,7 +7,7 @@ import json
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,8 @@ class EngineCase:
 
     name: str
     definition: EngineDefinition
+    model_flag: str
+    seed_flag: str
     flags: Mapping[str, Value]
     env: Mapping[str, str]
     size_flag: str
@@ -125,6 +127,11 @@ class EngineCase:
         }
         return LaunchSpec(**{**values, **changes})
 
+    def launched_by(self, **ways: Any) -> EngineDefinition:
+        """The engine, launched in another way."""
+        unset = {"python": None, "command": None, "image": None}
+        return self.definition.model_copy(update={**unset, **ways})
+
     def answers(self) -> Answers:
         """A server that is ready."""
         return Answers(routes=dict(self.routes))
@@ -133,6 +140,8 @@ class EngineCase:
 VLLM = EngineCase(
     name="vllm",
     definition=EngineDefinition(name="vllm", python="python3"),
+    model_flag="model",
+    seed_flag="seed",
     flags={"max-model-len": 1024, "enforce-eager": True, "gpu-memory-utilization": 0.9},
     env={"VLLM_CPU_KVCACHE_SPACE": "1"},
     size_flag="tensor-parallel-size",
@@ -169,6 +178,8 @@ VLLM = EngineCase(
 SGLANG = EngineCase(
     name="sglang",
     definition=EngineDefinition(name="sglang", python="python3"),
+    model_flag="model-path",
+    seed_flag="random-seed",
     flags={"context-length": 8192, "disable-cuda-graph": True, "mem-fraction-static": 0.9},
     env={"SGLANG_MSCCLPP_MAX_BYTES": "4194304"},
     size_flag="tp-size",
@@ -197,6 +208,15 @@ SGLANG = EngineCase(
         version="0.5.17", weight_gb_per_gpu=59.5, kv_tokens=400000, captured_sizes=[1, 2, 4, 8]
     ),
     load=(237.0, 787.0),
+)
+REHEARSAL = replace(
+    SGLANG,
+    name="rehearsal",
+    definition=EngineDefinition(
+        name="rehearsal",
+        python="python3",
+        surface=str(Path(__file__).parent.parent / "studies" / "quickstart" / "surface.yaml"),
+    ),
 )
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.engine_cases import SGLANG, VLLM, serving
+from tests.engine_cases import REHEARSAL, SGLANG, VLLM, serving
 from tuner import engines
-from tuner.definitions import EngineDefinition, Launch
+from tuner.definitions import Launch
 from tuner.errors import EngineError
 from tuner.http import Http
 
@@ -20,11 +20,17 @@ ADDRESS: dict[str, Any] = {
     "port": 18777,
     "extra_ports": (18778, 18779, 18780),
 }
-CASES = [VLLM, SGLANG]
 
 
-@pytest.fixture(params=CASES, ids=lambda case: case.name)
+@pytest.fixture(params=[VLLM, SGLANG, REHEARSAL], ids=lambda case: case.name)
 def case(request):
+    """Every engine."""
+    return request.param
+
+
+@pytest.fixture(params=[VLLM, SGLANG], ids=lambda case: case.name)
+def real(request):
+    """Every engine that is installed apart from the tuner and needs a model."""
     return request.param
 
 
@@ -113,8 +119,7 @@ def test_a_value_that_begins_with_a_dash_is_not_taken_for_a_flag(case, tmp_path)
 
 
 def test_the_model_is_named_once_however_often_it_is_set(case, tmp_path):
-    flag = "model" if case.name == "vllm" else "model-path"
-    argv = launch(case, tmp_path, flags={flag: "another"}).argv
+    argv = launch(case, tmp_path, flags={case.model_flag: "another"}).argv
     assert argv.count("some/model") == 1
     assert "another" not in argv
 
@@ -146,7 +151,7 @@ def test_the_address_of_the_study_reaches_the_export_and_not_the_launch(case, tm
 
 
 def test_every_launch_has_a_seed_and_a_seed_of_the_study_is_its_own(case, tmp_path):
-    flag = "seed" if case.name == "vllm" else "random-seed"
+    flag = case.seed_flag
     assert f"--{flag}" in launch(case, tmp_path).injected_argv
     command = launch(case, tmp_path, flags={flag: 7})
     assert command.full_argv.count(f"--{flag}") == 1
@@ -349,37 +354,37 @@ def fake_site(folder, name, version):
     info = folder / f"{name}-{version}.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    package = folder / case_package(name)
+    package = folder / package_of(name)
     package.mkdir()
     (package / "__init__.py").write_text("raise RuntimeError('an engine is never imported')\n")
     return str(folder)
 
 
-def case_package(distribution):
+def package_of(distribution):
     return distribution.partition("-")[0]
 
 
-def test_the_version_is_asked_of_the_engines_own_interpreter(case, tmp_path):
-    site = fake_site(tmp_path / "site", case.name, "9.8.7")
-    own = EngineDefinition(name=case.definition.name, python=sys.executable)
-    spec = case.spec(tmp_path, engine=own, env={"PYTHONPATH": site})
+def test_the_version_is_asked_of_the_engines_own_interpreter(real, tmp_path):
+    site = fake_site(tmp_path / "site", real.name, "9.8.7")
+    own = real.launched_by(python=sys.executable)
+    spec = real.spec(tmp_path, engine=own, env={"PYTHONPATH": site})
     assert engines.version(spec) == "9.8.7"
     assert engines.preflight(spec) == []
     prefix = ["env", "SOME=1", sys.executable, "-m", "wrapper"]
-    wrapped = EngineDefinition(name=case.definition.name, command=prefix)
-    assert engines.version(case.spec(tmp_path, engine=wrapped, env={"PYTHONPATH": site})) == "9.8.7"
+    wrapped = real.launched_by(command=prefix)
+    assert engines.version(real.spec(tmp_path, engine=wrapped, env={"PYTHONPATH": site})) == "9.8.7"
 
 
-def test_an_interpreter_without_the_engine_is_told_before_a_launch(case, tmp_path):
-    own = EngineDefinition(name=case.definition.name, python=sys.executable)
-    spec = case.spec(tmp_path, engine=own)
+def test_an_interpreter_without_the_engine_is_told_before_a_launch(real, tmp_path):
+    own = real.launched_by(python=sys.executable)
+    spec = real.spec(tmp_path, engine=own)
     assert engines.version(spec) is None
-    assert engines.preflight(spec) == [f"{sys.executable} has no package {case.name} installed"]
+    assert engines.preflight(spec) == [f"{sys.executable} has no package {real.name} installed"]
 
 
 def test_a_program_that_is_not_there_is_told_before_a_launch(case, tmp_path):
     def told(python):
-        own = EngineDefinition(name=case.definition.name, python=python)
+        own = case.launched_by(python=python)
         return engines.preflight(case.spec(tmp_path, engine=own))
 
     assert told("nowhere/bin/python") == [
@@ -391,12 +396,12 @@ def test_a_program_that_is_not_there_is_told_before_a_launch(case, tmp_path):
     ]
 
 
-def test_a_model_that_is_not_there_is_told_before_a_launch(case, tmp_path):
+def test_a_model_that_is_not_there_is_told_before_a_launch(real, tmp_path):
     (tmp_path / "models").mkdir()
     for model in ("./nothing", "/no/such/model", "models/missing"):
-        faults = engines.preflight(case.spec(tmp_path, model=model))
+        faults = engines.preflight(real.spec(tmp_path, model=model))
         assert any(f"the model {model} does not exist" in fault for fault in faults)
-    assert not any("model" in f for f in engines.preflight(case.spec(tmp_path, model="org/name")))
+    assert not any("model" in f for f in engines.preflight(real.spec(tmp_path, model="org/name")))
 
 
 # --- ways to launch
@@ -407,7 +412,7 @@ def test_paths_of_the_study_are_made_absolute_and_links_are_kept(case, tmp_path)
     (tmp_path / "env" / "python").symlink_to(sys.executable)
     (tmp_path / "models").mkdir()
     (tmp_path / "lib.so").write_text("")
-    own = EngineDefinition(name=case.definition.name, python="env/python")
+    own = case.launched_by(python="env/python")
     spec = case.spec(
         tmp_path,
         engine=own,
@@ -417,23 +422,22 @@ def test_paths_of_the_study_are_made_absolute_and_links_are_kept(case, tmp_path)
     )
     command = engines.create(spec).command(**ADDRESS)
     assert command.argv[0] == str(tmp_path / "env" / "python")
-    assert command.argv[4] == str(tmp_path / "models")
+    named = command.argv.index(f"--{case.model_flag}") + 1
+    assert command.argv[named] == str(tmp_path / "models")
     assert command.argv[-1] == str(tmp_path / "models")
     assert command.env["PRELOAD"] == f"{tmp_path / 'lib.so'}:/lib/other.so"
 
 
 def test_a_prefix_stands_before_the_engines_own_arguments(case, tmp_path):
     (tmp_path / "launch.sh").write_text("")
-    own = EngineDefinition(name=case.definition.name, command=["bash", "launch.sh", "-v"])
+    own = case.launched_by(command=["bash", "launch.sh", "-v"])
     argv = launch(case, tmp_path, engine=own).argv
     assert argv[:3] == ("bash", str(tmp_path / "launch.sh"), "-v")
     assert argv[3:] == launch(case, tmp_path).argv[3:]
 
 
 def test_a_build_is_another_launch_of_the_same_engine(case, tmp_path):
-    own = EngineDefinition(
-        name=case.definition.name, python="python3", builds={"patched": Launch(python="python4")}
-    )
+    own = case.launched_by(python="python3", builds={"patched": Launch(python="python4")})
     assert launch(case, tmp_path, engine=own).argv[0] == "python3"
     assert launch(case, tmp_path, engine=own, build="patched").argv[0] == "python4"
     with pytest.raises(EngineError, match="no build named 'other'") as caught:
@@ -441,11 +445,10 @@ def test_a_build_is_another_launch_of_the_same_engine(case, tmp_path):
     assert caught.value.hint == "Builds are: patched."
 
 
-def test_exactly_one_way_to_launch_is_needed_and_it_is_no_image(case, tmp_path):
-    name = case.definition.name
+def test_exactly_one_way_to_launch_is_needed_and_it_is_no_image(real, tmp_path):
     several: list[dict[str, Any]] = [{}, {"python": "p", "command": ["c"]}]
     for ways in several:
         with pytest.raises(EngineError, match=f"{len(ways)} ways to launch the engine were given"):
-            launch(case, tmp_path, engine=EngineDefinition(name=name, **ways))
+            launch(real, tmp_path, engine=real.launched_by(**ways))
     with pytest.raises(EngineError, match="containers are not supported"):
-        launch(case, tmp_path, engine=EngineDefinition(name=name, image="org/image:1"))
+        launch(real, tmp_path, engine=real.launched_by(image="org/image:1"))

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 from tuner.definitions import Value
 from tuner.engines.base import Api, EngineFacts, LaunchCommand, LaunchSpec
 from tuner.engines.interpreter import (
+    Installed,
     in_folder,
     installed,
-    launch_faults,
     launch_words,
     model_faults,
+    program_faults,
 )
 from tuner.engines.readback import gauge
 from tuner.engines.spelling import canonical, is_variable, resolve, spell, unset_references
@@ -154,25 +155,42 @@ class CommonEngine:
     def version(self) -> str | None:
         """The installed version, asked of the interpreter without loading the engine."""
         try:
-            answer = installed(self.spec, self.module, self.distributions)
+            answer = self._installed()
         except EngineError:
             return None
         return answer.version if answer else None
 
+    def _installed(self) -> Installed | None:
+        return installed(
+            self.launch_words(),
+            self._checked_env(),
+            package=self.module.partition(".")[0],
+            distributions=self.distributions,
+        )
+
     def preflight(self) -> list[str]:
         """What would keep this launch from starting on this machine, one sentence each."""
-        spec = self.spec
-        faults = launch_faults(spec, self.module)
-        faults += [
+        try:
+            program = self.launch_words()[0]
+        except EngineError as exc:
+            return [exc.message]
+        faults = program_faults(program) + [
             f"the launch needs the variable {name}, which is not set"
             for name in unset_references(self._texts())
         ]
-        if not faults:
-            answer = installed(spec, self.module, self.distributions)
-            package = self.module.partition(".")[0]
-            if answer is not None and not answer.found:
-                faults.append(f"{self.launch_words()[0]} has no package {package} installed")
-        return faults + model_faults(spec)
+        return faults + ([] if faults else self.package_faults()) + self.model_faults()
+
+    def package_faults(self) -> list[str]:
+        """A sentence where the interpreter does not have the engine."""
+        answer = self._installed()
+        if answer is None or answer.found:
+            return []
+        package = self.module.partition(".")[0]
+        return [f"{self.launch_words()[0]} has no package {package} installed"]
+
+    def model_faults(self) -> list[str]:
+        """A sentence where the model is not where the study says."""
+        return model_faults(self.spec)
 
     def _texts(self) -> list[str]:
         flags = [value for value in self.spec.flags.values() if isinstance(value, str)]

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -89,17 +90,22 @@ def in_folder(folder: Path, word: str, *, files_only: bool = False) -> str:
     return str(path) if word and exists else word
 
 
-def installed(spec: LaunchSpec, module: str, distributions: tuple[str, ...]) -> Installed | None:
+def installed(
+    words: tuple[str, ...],
+    env: Mapping[str, str],
+    *,
+    package: str,
+    distributions: tuple[str, ...],
+) -> Installed | None:
     """What the interpreter of this launch says of the engine's package; None where it cannot be
     asked: a prefix without an interpreter, no such program, or no sensible answer."""
-    words = launch_words(spec, module)
     python = [at for at, word in enumerate(words) if Path(word).name.startswith("python")]
     if not python or unset_references(words):
         return None
     asked = tuple(resolve(word) for word in words[: python[-1] + 1])
-    known = {name: value for name, value in spec.env.items() if not unset_references([value])}
-    env = tuple(sorted((name, resolve(value)) for name, value in known.items()))
-    return _ask(asked, env, module.partition(".")[0], distributions)
+    known = {name: value for name, value in env.items() if not unset_references([value])}
+    settings = tuple(sorted((name, resolve(value)) for name, value in known.items()))
+    return _ask(asked, settings, package, distributions)
 
 
 @lru_cache(maxsize=32)
@@ -124,12 +130,8 @@ def _ask(
     return Installed(found=found, version=version)
 
 
-def launch_faults(spec: LaunchSpec, module: str) -> list[str]:
-    """What keeps the first program of the launch from running here, one sentence each."""
-    try:
-        program = launch_words(spec, module)[0]
-    except EngineError as exc:
-        return [str(exc.message)]
+def program_faults(program: str) -> list[str]:
+    """What keeps the first program of a launch from running here, as one sentence."""
     if shutil.which(program):
         return []
     if not Path(program).exists():

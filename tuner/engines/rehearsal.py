@@ -47,8 +47,12 @@ class RehearsalEngine(SGLangEngine):
         """The version whose command line it takes."""
         return f"{VERSION} (rehearsal)"
 
-    def preflight(self) -> list[str]:
-        """What is wrong with the surface file; models and GPUs are not needed."""
+    def package_faults(self) -> list[str]:
+        """None: it comes with the tuner."""
+        return []
+
+    def model_faults(self) -> list[str]:
+        """What is wrong with the surface file, which stands for a model."""
         try:
             load(self._surface, Surface)
         except DefinitionError as exc:
