@@ -5,7 +5,6 @@ goes on as if it had not been. Samplers see one trial for each configuration, in
 journal shows each launch by itself, to people. `tuner.telling` has the table of what is told.
 """
 
-import copy
 import difflib
 import importlib.util
 import inspect
@@ -66,7 +65,8 @@ DARING_SHARE = 0.03
 """Share of the proposals that ignore what is thought to crash: it may be wrong."""
 LIKELY_CRASH = 0.5
 DRAWS = 16
-"""Proposals that one sampler is asked for before something else is tried."""
+SLOW_DRAWS = {"GPSampler": 4}
+"""Points that a sampler is asked for before something else is tried; GP takes seconds for one."""
 RANDOM_DRAWS = 200
 LISTED = 20_000
 """Spaces up to this size are searched to the last configuration."""
@@ -111,6 +111,7 @@ class Searcher:
         self._space = space
         self._sampler_name = sampler
         self._seed = seed
+        self._draws = SLOW_DRAWS.get(sampler, DRAWS)
         self._local_share = local_share
         self._encoding = Encoding(space)
         self._distributions = {at: _distribution(axis) for at, axis in self._encoding.axes.items()}
@@ -168,7 +169,7 @@ class Searcher:
         local = self._neighbours_of_best(rng)
         if rng.random() < self._local_share:
             yield from ((neighbour, {}) for neighbour in local)
-        for point, notes in islice(self._points(rng.getrandbits(32)), DRAWS):
+        for point, notes in islice(self._points(rng.getrandbits(32)), self._draws):
             yield from ((configuration, notes) for configuration in self._admitted(point))
         yield from ((neighbour, {}) for neighbour in local)
         for _ in range(RANDOM_DRAWS):
@@ -189,25 +190,24 @@ class Searcher:
         return [] if self._space.broken(values) else [self._space.configuration(values)]
 
     def _points(self, seed: int) -> Iterator[tuple[dict[str, Coordinate], Notes]]:
-        """Points that a fresh sampler proposes, without end, each with its notes."""
+        """Points that a fresh sampler proposes, without end, each with its notes.
+
+        A point that was not taken stays in flight, so that the next one keeps away from it.
+        """
+        storage = InMemoryStorage()
         with _translated(self._sampler_name):
-            storage = InMemoryStorage()
-            study = self._study(storage)
+            study = self._study(storage, self._new_sampler(seed))
             study_id = storage.get_study_id_from_name(study.study_name)
-            trial_id = storage.create_new_trial(study_id)
-            sampler = self._new_sampler(seed)
-            sampler.before_trial(study, storage.get_trial(trial_id))
         while True:
             with _translated(self._sampler_name):
-                trial = copy.deepcopy(storage.get_trial(trial_id))
-                point = _draw(sampler, study, trial, self._distributions)
+                point = study.ask(self._distributions).params
                 self._study_notes = dict(storage.get_study_system_attrs(study_id))
-                notes = dict(storage.get_trial(trial_id).system_attrs)
+                notes = dict(storage.get_all_trials(study_id, deepcopy=False)[-1].system_attrs)
             yield point, notes
 
-    def _study(self, storage: InMemoryStorage) -> optuna.Study:
+    def _study(self, storage: InMemoryStorage, sampler: BaseSampler) -> optuna.Study:
         """What samplers see: one trial for each configuration, and those in flight."""
-        study = optuna.create_study(storage=storage, direction="maximize")
+        study = optuna.create_study(storage=storage, sampler=sampler, direction="maximize")
         study_id = storage.get_study_id_from_name(study.study_name)
         for key, value in self._study_notes.items():
             storage.set_study_system_attr(study_id, key, value)
@@ -291,24 +291,6 @@ def _distribution(axis: Axis) -> BaseDistribution:
     if axis.whole:
         return IntDistribution(int(axis.low), int(axis.high), axis.log, int(axis.step or 1))
     return FloatDistribution(axis.low, axis.high, axis.log, axis.step)
-
-
-def _draw(
-    sampler: BaseSampler,
-    study: optuna.Study,
-    trial: FrozenTrial,
-    distributions: Mapping[str, BaseDistribution],
-) -> dict[str, Coordinate]:
-    """One point by Optuna's protocol: together what the sampler takes together, the rest alone."""
-    together = sampler.infer_relative_search_space(study, trial)
-    drawn = sampler.sample_relative(study, trial, together)
-    for name, distribution in distributions.items():
-        if name not in drawn:
-            drawn[name] = sampler.sample_independent(study, trial, name, distribution)
-        # samplers that walk a tree read how far this trial has come
-        trial.distributions[name] = distribution
-        trial.params = {**trial.params, name: drawn[name]}
-    return drawn
 
 
 def _sampler_factory(name: str, space: Space, encoding: Encoding) -> Callable[[int], BaseSampler]:
