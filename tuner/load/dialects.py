@@ -168,6 +168,8 @@ def decode(raw: RawExchange, dialect: Dialect) -> Reply:
 def spread(tokens: int, arrivals: Sequence[float]) -> list[tuple[float, int]]:
     """`tokens` dealt evenly over events, as whole numbers; events that get none are left out."""
     count = len(arrivals)
+    if count == 1:  # what nearly every event is
+        return [(arrivals[0], tokens)] if tokens else []
     edges = [tokens * index // count for index in range(count + 1)]
     shares = [after - before for before, after in pairwise(edges)]
     return [(at, share) for at, share in zip(arrivals, shares, strict=True) if share]

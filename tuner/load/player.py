@@ -104,7 +104,8 @@ class _Rung:
         try:
             await self._pause(self._end_s - perf_counter())
         finally:
-            self._end_s = min(self._end_s, perf_counter())
+            if self._over.is_set():  # nobody answered any more
+                self._end_s = min(self._end_s, perf_counter())
             self._start_s = min(self._start_s, self._end_s)
             await self._stop(tasks)
 
