@@ -41,7 +41,7 @@ def export(study: LoadedStudy, records: Sequence[TrialRecord], trial: int | None
     launch = engine.command(host="127.0.0.1", port=1, extra_ports=(2, 3))
     return Export(
         command=launch.shell(),
-        argv=list(launch.argv),
+        argv=list(launch.shown_argv()),
         env=launch.shown_env(),
         trial=number,
         why=why,
