@@ -21,7 +21,7 @@ def objective(ladder: Sequence[int | Rung] = tuple(BASE), **changes) -> Objectiv
 
 
 def rung(concurrency: int, tok_s: float, **changes) -> RungMeasurement:
-    values = {
+    values: dict[str, Any] = {
         "concurrency": concurrency,
         "window_s": 30.0,
         "output_tok_s": tok_s,
@@ -31,7 +31,7 @@ def rung(concurrency: int, tok_s: float, **changes) -> RungMeasurement:
         "tok_s_per_user": tok_s / concurrency,
         "requests_completed": 100,
         "requests_failed": 0,
-        "ttft_ms": distribution(100.0),
+        "ttft_ms": TTFT_MS,
         "tpot_ms": None,
         "itl_ms": None,
         "e2e_ms": None,
@@ -45,8 +45,11 @@ def distribution(p50: float) -> Distribution:
     )
 
 
+TTFT_MS = distribution(100.0)
+
+
 def failure(cause: str = "it broke", **changes) -> Failure:
-    values = {
+    values: dict[str, Any] = {
         "kind": "kernel_fault",
         "cause": cause,
         "action": "never",
@@ -57,7 +60,6 @@ def failure(cause: str = "it broke", **changes) -> Failure:
 
 
 def record(number: int, kind: TrialKind, key: str, rungs=(), **changes) -> TrialRecord:
-    """Without the cost of validation, since simulations make ten thousands of them."""
     outcome: Outcome = "failed" if changes.get("failure") else "completed"
     values: dict[str, Any] = {
         "number": number,
@@ -70,7 +72,7 @@ def record(number: int, kind: TrialKind, key: str, rungs=(), **changes) -> Trial
         "outcome": outcome,
         "rungs": list(rungs),
     }
-    return TrialRecord.model_construct(**{**values, **changes})
+    return TrialRecord(**{**values, **changes})
 
 
 class Night:

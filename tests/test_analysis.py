@@ -1,7 +1,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.nights import BASE, BASELINE, Night, distribution, failure, objective, record, rung
@@ -142,6 +142,7 @@ def test_every_metric_can_be_asked_for():
 numbers = st.integers(1, 6).map(float)
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(numbers, numbers), min_size=1, max_size=12), st.booleans())
 def test_the_front_holds_exactly_what_nothing_beats(pairs, low_is_better):
     """Against the definition, over coarse values so that ties are common."""

@@ -187,7 +187,7 @@ def test_finalists_come_best_first_and_stay_in_the_order_of_the_search():
     night.baseline(3)
     for key, gain in [("low", -0.05), ("second", 0.05), ("first", 0.1)]:
         night.launch("search", key, gain)
-    night.launch("confirm", "first", 0.04)
+    night.launch("confirm", "first", -0.1)
     assert finalists(night.records, OBJECTIVE, BASELINE) == ["first", "second"]
 
 
@@ -206,7 +206,7 @@ def test_no_finalist_failed_broke_a_limit_was_pruned_or_is_the_baseline_again():
     for _ in range(2):
         night.launch("baseline", BASELINE, effective_key="same")
     night.launch("search", "dead", 0.5, reaches=[1, 10], failure=failure())
-    night.launch("search", "pruned", 0.5, reaches=[1], outcome="pruned")
+    night.launch("search", "pruned", 0.5, outcome="pruned")
     night.launch("search", "twin", 0.5, effective_key="same")
     refusing = [rung(c, 9 * x, requests_failed=50) for c, x in BASE.items()]
     night.records.append(record(5, "search", "refusing", refusing))
@@ -348,7 +348,7 @@ def false_winners(nights, **options):
 
 
 def test_nights_without_any_gain_crown_a_winner_at_most_as_often_as_stated():
-    assert false_winners(600) < 0.06
+    assert false_winners(1000) < 0.055
 
 
 def test_nor_do_they_with_more_finalists():

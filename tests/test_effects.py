@@ -147,6 +147,16 @@ def test_a_drift_is_the_slope_over_the_whole_span():
     assert found.beyond_noise
 
 
+def test_the_interval_of_a_drift_is_that_of_a_regression_slope():
+    values = [0.01, -0.02, 0.03, 0.0, 0.05]
+    found = drift(group(*values))
+    slope, intercept = statistics.linear_regression(range(5), values)
+    residual = sum((y - slope * x - intercept) ** 2 for x, y in enumerate(values))
+    error = math.sqrt(residual / 3 / 10)
+    assert found is not None
+    assert found.high_percent == pytest.approx(100 * math.expm1(4 * (slope + 3.182446 * error)))
+
+
 def test_noise_alone_is_no_drift():
     found = drift(group(0.01, -0.01, 0.012, -0.008, 0.01))
     assert found is not None
@@ -169,6 +179,8 @@ def test_a_drift_needs_three_launches_at_different_times(launches):
         (0.2, 1.0, "no effect"),
         (1.5, 1.0, "no effect"),
         (-1.5, 1.0, "no effect"),
+        (1.0, 2.2, "no effect"),
+        (1.0, 2.6, "inconclusive"),
         (2.0, 5.0, "inconclusive"),
         (0.0, 6.0, "inconclusive"),
     ],

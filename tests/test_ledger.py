@@ -141,8 +141,8 @@ def test_rungs_that_pull_against_each_other_are_said():
     played.launch("hypothesis", "k", {1: -0.12, 10: 0.0, 256: 0.0, 1024: 0.12}, hypothesis="big")
     found = row(played, hypothesis("big"))
     assert found.verdict == "no effect"
-    assert "; helps at 1024 (+1" in found.words
-    assert "regresses at 1 (-1" in found.words
+    assert "; regresses at 1 (-1" in found.words
+    assert ", helps at 1024 (+1" in found.words
 
 
 def test_a_blocked_parent_makes_all_below_it_moot():
@@ -257,6 +257,14 @@ def test_a_death_in_service_before_the_first_rung_is_a_crash_at_it(phase):
     played.launch("hypothesis", "k", hypothesis="x", reaches=[], failure=failure(phase=phase))
     found = row(played, hypothesis("x"))
     assert (found.verdict, found.dies_at, found.words) == ("crashes", 1, "dies at 1: it broke")
+
+
+def test_a_death_after_a_rung_is_a_crash_whatever_the_phase():
+    played = night()
+    died = failure(phase="stopping")
+    played.launch("hypothesis", "k", hypothesis="x", reaches=[1], failure=died)
+    found = row(played, hypothesis("x"))
+    assert (found.verdict, found.dies_at) == ("crashes", 10)
 
 
 def test_an_interrupted_launch_is_not_measured():

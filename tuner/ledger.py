@@ -275,16 +275,9 @@ def _by_rung(rungs: Sequence[RungEffect]) -> list[str]:
 
 def _regimes(rungs: Sequence[RungEffect]) -> str:
     """Rungs that pull against each other, which one number for the ladder hides."""
-    # Four looks at one launch: each needs the error's share, or noise is read as a regime.
-    sides: dict[str, list[RungEffect]] = {"helps": [], "regresses": []}
-    for rung in rungs:
-        error = (1 - rung.effect.confidence) / len(rungs)
-        interval = rung.effect.interval(1 - error)
-        if interval and rung.judgement in sides and interval[0] * interval[1] > 0:
-            sides[rung.judgement].append(rung)
-    if not all(sides.values()):
-        return ""
-    return f"; {', '.join(_by_rung([*sides['helps'], *sides['regresses']]))}"
+    moved = [rung for rung in rungs if rung.judgement in ("helps", "regresses")]
+    both = len({rung.judgement for rung in moved}) == 2
+    return f"; {', '.join(_by_rung(moved))}" if both else ""
 
 
 def _and(words: Sequence[str]) -> str:
