@@ -13,7 +13,6 @@ from tests.engine_cases import VLLM, VLLM_LOG, serving
 from tuner import engines
 from tuner.definitions import EngineDefinition
 from tuner.engines.base import LaunchSpec
-from tuner.engines.readback import printed_pairs
 from tuner.http import Http
 from tuner.server import Server
 
@@ -88,18 +87,6 @@ def test_a_log_that_says_nothing_gives_no_facts_and_no_flags_but_those_of_metric
     assert ask(VLLM.answers(), lambda http: engine.effective(http, "")) == {"block-size": 128}
     facts = ask(VLLM.answers(), lambda http: engine.facts(http, ""))
     assert facts.model_dump(exclude_none=True) == {"version": "0.32.0"}
-
-
-def test_printed_values_are_read_as_python_prints_them():
-    text = "a=1, b='x, y', c=[1, (2, 3)], d={'e': <E.F: 0>, 'g': [1]}, h=H(i=1, j=2), k=None"
-    assert printed_pairs(text, between="=") == {
-        "a": 1,
-        "b": "x, y",
-        "c": [1, (2, 3)],
-        "d": {"e": "<E.F: 0>", "g": [1]},
-        "h": "H(i=1, j=2)",
-        "k": None,
-    }
 
 
 def installed_study():
