@@ -13,6 +13,11 @@ from tuner.failure_rules.names import canonical, spellings
 _FLAG = re.compile(r"(?<![\w-])--([A-Za-z][\w-]+)")
 _VARIABLE = re.compile(r"(?<![\w-])([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)(?![\w-])")
 _PARALLEL = ("tp", "ep", "dp", "pp")
+_UNTOLD = ("model", "model-path", "served-model-name", "host", "tokenizer", "tokenizer-path")
+_PLAIN = ("auto", "none", "true", "false", "float16", "bfloat16")
+_SAID = re.compile(r"(?:server_args=ServerArgs\(|non-default args: \{)(.*)")
+_ARGUMENT = re.compile(r"'?\b([a-z]\w+)'?(?:=|: )('[^']*'|-?\d+\.\d+|-?\d+|True|False|None)")
+_WORDS: Mapping[str, Value] = {"True": True, "False": False, "None": None}
 
 
 def _known(flags: Mapping[str, Value]) -> dict[str, str]:
@@ -25,8 +30,12 @@ def _is_off(value: Value) -> bool:
 
 
 def _is_named(name: str, text: str) -> bool:
-    """Whether a text speaks of a flag: as a flag, as an attribute, or in words."""
+    """Whether a text speaks of a flag: as a flag, as an attribute, in words, or as TP and the
+    like."""
     plain = canonical(name)
+    short = next((short for short in _PARALLEL if plain in spellings(short)), None)
+    if short is not None and re.search(rf"(?<![\w-]){short.upper()}(?![\w-]| rank)", text):
+        return True
     if name.isupper():
         return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
     attribute = plain.replace("-", "_")
@@ -41,11 +50,41 @@ def _is_named(name: str, text: str) -> bool:
     return any(re.search(rf"(?<![\w-]){form}(?![\w-])", text) for form in forms)
 
 
+def said(text: str) -> dict[str, Value]:
+    """The arguments that a log says its server was launched with, defaults included."""
+    line = _SAID.search(text)
+    return (
+        {}
+        if line is None
+        else {canonical(name): _value(word) for name, word in _ARGUMENT.findall(line[1])}
+    )
+
+
+def _value(word: str) -> Value:
+    if word in _WORDS:
+        return _WORDS[word]
+    if word.startswith("'"):
+        return word[1:-1]
+    return float(word) if "." in word else int(word)
+
+
 def named_in(text: str, flags: Mapping[str, Value]) -> list[str]:
-    """The flags that a message names; of those it names, the launched ones if there are any."""
-    launched = [name for name in _known(flags) if _is_named(name, text)]
-    if launched:
-        return launched
+    """The launched flags that a message names, or else whose value it quotes."""
+    known = _known(flags)
+    return [name for name in known if _is_named(name, text)] or [
+        name for name, given in known.items() if _is_quoted(name, flags[given], text)
+    ]
+
+
+def _is_quoted(name: str, value: Value, text: str) -> bool:
+    """Whether a text quotes the value that a flag has, where the value is telling."""
+    if not isinstance(value, str) or name in _UNTOLD or value.lower() in _PLAIN or len(value) < 3:
+        return False
+    return re.search(rf"(?<![\w/-]){re.escape(value)}(?![\w/-])", text) is not None
+
+
+def written_in(text: str) -> list[str]:
+    """The flags that a message writes with their dashes."""
     return list(dict.fromkeys(canonical(name) for name in _FLAG.findall(text)))
 
 
@@ -53,7 +92,8 @@ def variables_in(text: str, flags: Mapping[str, Value]) -> list[str]:
     """The environment variables that a message or its frames name, launched ones first."""
     found = list(dict.fromkeys(_VARIABLE.findall(text)))
     launched = [name for name in found if name in flags]
-    return launched or found[:1]
+    quoted = [name for name, value in flags.items() if _is_quoted(name, value, text)]
+    return launched or quoted or found[:1]
 
 
 def changed(flags: Mapping[str, Value], nearest: Mapping[str, Value]) -> list[str]:

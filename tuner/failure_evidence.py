@@ -1,9 +1,12 @@
 """The evidence in a log: which lines explain a death, and which of them came first."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from tuner import failure_blame
+from tuner.definitions import Value
 from tuner.failure_rules import DEATH, NOISE, RULES, SECONDARY
 from tuner.failure_rules.rule import RAISED, Noise, Rule, Tier
 from tuner.log_lines import (
@@ -21,7 +24,7 @@ from tuner.log_phases import STAGES, Phase, Stage, Timeline, is_sglang
 _LINE_CHARS = 4000
 _ABOVE_CHARS = 8000
 _FOLLOW_LINES = 60
-_MESSAGE_LINES = 6
+_MESSAGE_LINES = 8
 _NEAR_LINES = 60
 _WORDS = tuple(dict.fromkeys(word for rule in RULES for word in rule.words))
 _BY_NAME = {rule.name: rule for rule in RULES}
@@ -29,6 +32,7 @@ _WRAPPER = re.compile(
     r"^(?:\w*(?:Exception|Error): )?Capture (?:piecewise )?cuda graph failed: ", re.I
 )
 _TAIL = re.compile(r" \[type=\w+, input_value=.*$")
+_ENDS = re.compile(r"Traceback|\s*$|The above exception|During handling")
 _FIELD = re.compile(r"^[\w.\[\]-]+$")
 _FRAME_STAGES = (
     (
@@ -69,10 +73,14 @@ class Hit:
 class Reading:
     """One log, read once."""
 
-    def __init__(self, text: str, engine: str, phase: Phase | None) -> None:
+    def __init__(
+        self, text: str, engine: str, phase: Phase | None, flags: Mapping[str, Value]
+    ) -> None:
         self.text = text = condensed(text)
         self.engine = engine
         self.is_sglang = is_sglang(text, engine)
+        self.resolved = failure_blame.said(text)
+        self.launched = flags or self.resolved
         self._phase = phase
         self._timeline = Timeline(text, engine)
         self._blocks: dict[int, Block] = {}
@@ -135,6 +143,22 @@ class Reading:
         if line.start not in self._blocks:
             self._blocks[line.start] = block_above(self.text, line)
         return self._blocks[line.start]
+
+    def message(self, line: Line) -> str:
+        """All lines of the message that a line belongs to."""
+        first, above = line, previous_line(self.text, line)
+        for _ in range(_MESSAGE_LINES):
+            if above is None or RAISED.search(first.body) or first.prefixed:
+                break
+            first, above = above, previous_line(self.text, above)
+        bodies = [(first if RAISED.search(first.body) else line).body]
+        below = next_line(self.text, first if RAISED.search(first.body) else line)
+        for _ in range(_MESSAGE_LINES):
+            if below is None or below.prefixed or _ENDS.match(below.body):
+                break
+            bodies += [] if self.is_noise(below.body) else [below.body]
+            below = next_line(self.text, below)
+        return "\n".join(bodies)
 
     def first_cause(self, *, died: bool) -> Hit | None:
         """The line nearest to the cause, or None where nothing explains anything."""
@@ -224,6 +248,8 @@ class Reading:
         if rule.stages is not None and self._stage_at(line.start, line) not in rule.stages:
             return False
         if rule.around is not None and not rule.around.search(self.block(line).text):
+            return False
+        if rule.names_flag and not failure_blame.named_in(self.message(line), self.launched):
             return False
         return rule.before is None or rule.before.search(self._above(line)) is not None
 

@@ -81,7 +81,7 @@ def classify(
     `flags` are the launch's flags and variables by name, `nearest` those of the nearest
     configuration that worked.
     """
-    reading = Reading(log, engine, phase)
+    reading = Reading(log, engine, phase, flags)
     died = exit_code not in (None, *_ASKED) and not reading.ended_orderly
     hit = reading.first_cause(died=died)
     if hit is not None:
@@ -107,7 +107,7 @@ def gave_up(
     failure = classify(log, engine=engine, phase=phase, flags=flags, nearest=nearest)
     if failure is not None:
         return failure
-    reading = Reading(log, engine, phase)
+    reading = Reading(log, engine, phase, flags)
     stage, last = reading.last_stage, reading.last_words
     waited = f" after {waited_s:.0f} s" if waited_s is not None else ""
     cause = f"nothing new{waited}; last line: {last}" if last else f"no output{waited}"
@@ -124,7 +124,7 @@ def gave_up(
         cause,
         engine=engine,
         phase=PHASES[stage],
-        blame=_suspects(CLASSES[kind].blame, "", None, engine, flags, nearest),
+        blame=_suspects(CLASSES[kind].blame, "", None, reading, flags, nearest),
         action=action,
     )
 
@@ -161,13 +161,22 @@ def _suspects(
     groups: tuple[tuple[str, ...], ...],
     text: str,
     number: int | None,
-    engine: str,
+    reading: Reading,
     flags: Mapping[str, Value],
     nearest: Mapping[str, Value] | None,
 ) -> list[str]:
+    """The flags the text names; else the usual ones of the launch; else what is new; else the
+    usual ones among what the engine resolved by itself."""
+    launched = reading.launched
     new = [] if nearest is None else failure_blame.changed(flags, nearest)
-    named = failure_blame.sized(number, flags) or failure_blame.named_in(text, flags)
-    suspects = named or failure_blame.usual(groups, flags, engine) or new
+    suspects = (
+        failure_blame.sized(number, launched)
+        or failure_blame.named_in(text, launched)
+        or failure_blame.written_in(text)
+        or failure_blame.usual(groups, launched, reading.engine)
+        or new
+        or failure_blame.usual(groups, reading.resolved or launched, reading.engine)
+    )
     return failure_blame.narrow(suspects, new)
 
 
@@ -183,7 +192,8 @@ def _explained(
     if rule.kind == "env_format":
         blame = failure_blame.variables_in(reading.block(hit.line).text, flags)
     else:
-        blame = _suspects(groups, hit.line.body, hit.number, reading.engine, flags, nearest)
+        text = reading.message(hit.line)
+        blame = _suspects(groups, text, hit.number, reading, flags, nearest)
     stops = (rule.action or CLASSES[rule.kind].action) == "stop-study"
     return verdict(
         rule.kind,

@@ -1,6 +1,5 @@
 """What the user's side got wrong before any kernel ran: arguments, variables, model files."""
 
-from tuner.failure_rules.names import attribute_pattern
 from tuner.failure_rules.rule import BEFORE_READY, Rule, Tier, rule
 from tuner.log_phases import Stage
 
@@ -33,6 +32,15 @@ RULES: tuple[Rule, ...] = (
         r"(?:invalid literal for int\(\)|could not convert string to float).*",
         "Only where the frame reads the environment: an argument of the wrong type is argparse's.",
         around=r"environ|getenv|\benvs?\.py|\bEnv[A-Z]\w+",
+    ),
+    rule(
+        "variable in validator",
+        "env_format",
+        Tier.LOCAL,
+        ("invalid literal for int", "could not convert string to float"),
+        r"^\s*Value error, (?P<cause>(?:invalid literal|could not convert).*?)(?: \[type=.*)?$",
+        "Arguments were numbers when argparse was through; a validator that still parses text reads"
+        " the environment.",
     ),
     rule(
         "not divisible",
@@ -117,6 +125,17 @@ RULES: tuple[Rule, ...] = (
         stages=BEFORE_READY,
     ),
     rule(
+        "quantization config",
+        "arg_validation",
+        Tier.LOCAL,
+        ("config file for", "quantization method"),
+        r"Cannot find the config file for \w+|Unknown quantization method"
+        r"|quantization method .* (?:does not match|not supported)",
+        "The weights are not quantised the way the flag says: the files are whole.",
+        raised=True,
+        blame=(("quantization",),),
+    ),
+    rule(
         "invalid field",
         "arg_validation",
         Tier.LOCAL,
@@ -134,28 +153,7 @@ RULES: tuple[Rule, ...] = (
         "Raised where arguments are checked: no model has been touched.",
         around=r"server_args\.py|arg_utils\.py|check_server_args|vllm/config/|/configs?/\w+\.py"
         r"|verify_and_update_config|check_and_update_config|_post_init__",
-        unless=r"Capture cuda graph failed|validation error for",
+        unless=r"Capture cuda graph failed|validation errors? for",
         stages=_STARTING,
-    ),
-    rule(
-        "quantization config",
-        "arg_validation",
-        Tier.LOCAL,
-        ("config file for", "quantization method"),
-        r"Cannot find the config file for \w+|Unknown quantization method"
-        r"|quantization method .* (?:does not match|not supported)",
-        "The weights are not quantised the way the flag says: the files are whole.",
-        raised=True,
-        blame=(("quantization",),),
-    ),
-    rule(
-        "named flag",
-        "arg_validation",
-        Tier.LOCAL,
-        ("Error: ",),
-        r"^(?:[\w.]*(?:ValueError|AssertionError|NotImplementedError)): .*(?:--[a-z][a-z0-9]*-[a-z]"
-        rf"|{attribute_pattern()}).*",
-        "Checked late, in a child, but the message still names what the user wrote.",
-        stages=BEFORE_READY,
     ),
 )

@@ -204,6 +204,27 @@ RULES: tuple[Rule, ...] = (
         "The client's side of a death; with a server's log it is never the cause.",
     ),
     rule(
+        "child vanished",
+        "host_oom",
+        Tier.SUPERVISOR,
+        ("Engine core initialization failed", "scheduler is dead"),
+        r"Engine core initialization failed.*|Rank \d+ scheduler is dead.*",
+        "Nobody raised anything: while weights come in, the kernel's oom-kill is the usual reason.",
+        stages=BEFORE_READY,
+        advice="A child vanished without a word: look for oom-kill or a segfault in the kernel log,"
+        " and free host memory.",
+    ),
+    rule(
+        "named flag",
+        "arg_validation",
+        Tier.LOCAL,
+        ("Error: ",),
+        r"^(?:[\w.]*(?:ValueError|AssertionError|NotImplementedError)): .+",
+        "Checked late, in a child, but the message still names what the user wrote.",
+        names_flag=True,
+        stages=BEFORE_READY,
+    ),
+    rule(
         "refused value",
         "arg_validation",
         Tier.EXCEPTION,
@@ -227,7 +248,7 @@ SECONDARY = re.compile(
     r"|died unexpectedly|WorkerProc (?:failed to start|hit an exception)|WorkerProc initialization"
     r" failed|exit code: -15|Initialization failed\. Please see|BrokenPipeError|EOFError"
     r"|CancelledError|KeyboardInterrupt|SystemExit|EngineGenerateError|ChildFailedError"
-    r"|validation error for|Executor failed\.|cancelled|ConnectionResetError"
+    r"|validation errors? for|Executor failed\.|cancelled|ConnectionResetError"
     r"|Capture cuda graph failed: *$|terminate called after"
 )
 """What the others say when one has died: evidence of a death, never its cause."""

@@ -191,8 +191,7 @@ RULES: tuple[Rule, ...] = (
             "annot allocate memory",
             "DefaultCPUAllocator",
             "CPU memory utilization",
-            "CPU memory for KV",
-            "CPU memory. ",
+            "requested memory for kv",
         ),
         r"std::bad_alloc|\bMemoryError\b|DefaultCPUAllocator: (?:can't|not enough)"
         r"|Cannot allocate memory|less than desired CPU memory utilization"

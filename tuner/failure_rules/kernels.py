@@ -200,6 +200,8 @@ RULES: tuple[Rule, ...] = (
         r"|(?P<cause2>.*graph break.*fullgraph.*|.*fullgraph.*graph break.*)",
         "Stands above 'direct cause of'; what follows is only who asked for the graph.",
         follow=r"^\s*Explanation: (.*)",
+        advice="Switch the piecewise or compiled graphs off, or choose a backend that builds no"
+        " kernels while it runs: with fullgraph every call must be traceable.",
     ),
     rule(
         "fault at start",

@@ -69,9 +69,3 @@ def _dashed(name: str) -> str:
 def canonical(name: str) -> str:
     """A flag's name as the tuner writes it: no dashes in front, dashes within."""
     return name if name.isupper() else name.lstrip("-").replace("_", "-")
-
-
-def attribute_pattern() -> str:
-    """A pattern of the flags known here, as code and messages write them."""
-    names = sorted({name for names in CONCEPTS.values() for name in names if "-" in name})
-    return "|".join(rf"\b{name.replace('-', '_')}\b" for name in names)

@@ -47,7 +47,8 @@ class Rule:
     a flag of that value is at fault; `unless`: what the line must not say. `raised`: the words
     count only on an exception's own line, not in a warning. `stages`: where the rank must have
     been. `around`: what its traceback must show; `before`: what must stand in the log above.
-    `recovers`: a server that answers afterwards has survived it. `follow`: a later line of the
+    `recovers`: a server that answers afterwards has survived it. `names_flag`: the message must
+    name a flag of the launch. `follow`: a later line of the
     same message that is quoted too (its first group). `blame`: flags (or concepts of `names`), in
     groups: of the first group with a member in the launch. None in action, advice or blame leaves
     it to the class.
@@ -65,6 +66,7 @@ class Rule:
     before: re.Pattern[str] | None = None
     unless: re.Pattern[str] | None = None
     recovers: bool = False
+    names_flag: bool = False
     follow: re.Pattern[str] | None = None
     blame: tuple[tuple[str, ...], ...] | None = None
     action: Action | None = None
@@ -108,6 +110,7 @@ def rule(
     before: str | None = None,
     unless: str | None = None,
     recovers: bool = False,
+    names_flag: bool = False,
     follow: str | None = None,
     blame: tuple[tuple[str, ...], ...] | None = None,
     action: Action | None = None,
@@ -127,6 +130,7 @@ def rule(
         before=re.compile(before) if before else None,
         unless=re.compile(unless) if unless else None,
         recovers=recovers,
+        names_flag=names_flag,
         follow=re.compile(follow) if follow else None,
         blame=blame,
         action=action,
