@@ -15,7 +15,8 @@ _LONG_S = 3600.0
 
 def die_launching(crash: Crash, time_scale: float) -> NoReturn:
     """Print and die as the crash says, before anything was served."""
-    journal.raw(crash.log)
+    if crash.log:
+        journal.raw(crash.log)
     if crash.exit == "sigquit":
         journal.say(_SIGQUIT_AT_LAUNCH)
         time.sleep(crash.linger_s / time_scale)
