@@ -22,6 +22,7 @@ from ray.exceptions import (
     WorkerCrashedError,
 )
 
+from tuner import processes
 from tuner.errors import HostError, TunerError
 from tuner.server import default_run_root
 
@@ -78,6 +79,8 @@ def start(address: str | None) -> Path | None:
         if address is not None:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
             return None
+        folder = default_run_root() / "ray"
+        _remove_dead_sessions(folder)
         with _environment():
             context: Any = ray.init(
                 address="local",
@@ -88,7 +91,7 @@ def start(address: str | None) -> Path | None:
                 log_to_driver=False,
                 logging_level=logging.ERROR,
                 _node_ip_address=_LOOPBACK,
-                _temp_dir=str(default_run_root() / "ray"),
+                _temp_dir=str(folder),
             )
     except (RuntimeError, ConnectionError, ValueError, OSError, RayError) as error:
         where = f"at {address}" if address else "on this machine"
@@ -101,6 +104,14 @@ def stop(session: Path | None) -> None:
     ray.shutdown()
     if session:
         shutil.rmtree(session, ignore_errors=True)
+
+
+def _remove_dead_sessions(folder: Path) -> None:
+    """What a Ray left whose process, named last in the folder's name, was killed."""
+    for session in folder.glob("session_*_*"):
+        pid = session.name.rpartition("_")[2]
+        if pid.isdecimal() and processes.read(int(pid)) is None:
+            shutil.rmtree(session, ignore_errors=True)
 
 
 @contextmanager
