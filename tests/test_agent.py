@@ -1,0 +1,170 @@
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import victims
+from tests.victims import until
+from tuner import agent, gpus, processes, slots
+from tuner.agent import Agent
+from tuner.errors import HostError
+from tuner.gpus import FoundGpu
+from tuner.job import JOB_VARIABLE
+
+REAL = (
+    FoundGpu(uuid="GPU-a", model="NVIDIA H200", numa=0),
+    FoundGpu(uuid="GPU-b", model="NVIDIA H200", numa=0),
+)
+
+
+@pytest.fixture(autouse=True)
+def own_run_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
+@pytest.fixture
+def real_gpus(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+    """Two GPUs, of which only the memory can be seen."""
+    used = {"GPU-a": 0.5, "GPU-b": 0.5}
+    monkeypatch.setattr(gpus, "find_gpus", lambda: REAL)
+    monkeypatch.setattr(gpus, "used_memory_gb", lambda uuids: tuple(used[each] for each in uuids))
+    return used
+
+
+@pytest.fixture
+def orphan() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", victims.SLEEPS], env={**os.environ, JOB_VARIABLE: "job-1"}
+    )
+    until(lambda: processes.marked(JOB_VARIABLE, "job-1", [process.pid]), "it is marked")
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_declared_gpus_are_numbers(tmp_path: Path) -> None:
+    info, sees = asyncio.run(Agent(declared=3, use_gpus=False).describe(tmp_path))
+    assert (info.gpus, info.real_gpus, info.gpu_model) == (("0", "1", "2"), False, None)
+    assert sees
+    assert info.cpu_model
+    assert not asyncio.run(Agent(declared=1, use_gpus=False).describe(tmp_path / "no"))[1]
+
+
+def test_real_gpus_are_uuids_and_as_many_as_declared(real_gpus: dict[str, float]) -> None:
+    info, _ = asyncio.run(Agent(declared=1, use_gpus=True).describe(Path("/")))
+    assert (info.gpus, info.real_gpus, info.gpu_model) == (("GPU-a",), True, "NVIDIA H200")
+    with pytest.raises(HostError, match="has 2 GPUs, the study says 8"):
+        Agent(declared=8, use_gpus=True)
+
+
+def test_gpus_are_declared_where_the_study_uses_none(real_gpus: dict[str, float]) -> None:
+    info, _ = asyncio.run(Agent(declared=8, use_gpus=False).describe(Path("/")))
+    assert (len(info.gpus), info.real_gpus) == (8, False)
+
+
+def test_a_port_block_is_locked_checked_and_not_used_twice_running() -> None:
+    async def reserve() -> None:
+        one, two = Agent(declared=2, use_gpus=False), Agent(declared=2, use_gpus=False)
+        two._next_block = one._next_block
+        first = await one.reserve("a", 1)
+        other = await two.reserve("a", 1)
+        assert first
+        assert other
+        assert not set(first.ports) & set(other.ports)
+        await one.settle("a", kill=False, collect=False)
+        again = await one.reserve("b", 1)
+        assert again
+        assert not set(first.ports) & set(again.ports)
+        one._next_block = two._next_block = 0
+        expected = next(slots.port_blocks(agent._ephemeral_range(), 0))
+        with socket.create_server(("127.0.0.1", expected[3])):
+            third = await one.reserve("c", 1)
+        assert third
+        assert not set(expected) & set(third.ports)
+
+    asyncio.run(reserve())
+
+
+def test_what_a_job_left_is_ended_before_its_slot_is_free(
+    orphan: subprocess.Popen[bytes],
+) -> None:
+    async def settle() -> None:
+        owner = Agent(declared=1, use_gpus=False)
+        assert await owner.reserve("job-1", 1)
+        assert await owner.reserve("job-2", 1) is None
+        settled = await owner.settle("job-1", kill=False, collect=False)
+        assert (settled.survivors, settled.healthy, settled.reason) == (0, 1, "")
+        assert processes.read(orphan.pid) is None
+        assert await owner.reserve("job-2", 1)
+
+    asyncio.run(settle())
+
+
+def test_gpus_whose_memory_does_not_come_back_are_put_in_quarantine(
+    real_gpus: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent, "_DRAIN_LIMIT_S", 0.1)
+
+    async def settle() -> None:
+        owner = Agent(declared=2, use_gpus=True)
+        assert await owner.reserve("job-1", 1)
+        real_gpus["GPU-a"] = 40.5
+        settled = await owner.settle("job-1", kill=False, collect=False)
+        assert settled.healthy == 1
+        assert settled.reason == "GPU-a still holds 40.0 GB"
+        slot = await owner.reserve("job-2", 1)
+        assert slot
+        assert slot.gpus == ("GPU-b",)
+        assert await owner.reserve("job-3", 1) is None
+
+    asyncio.run(settle())
+
+
+def test_a_process_that_went_on_to_another_job_is_not_killed(
+    orphan: subprocess.Popen[bytes],
+) -> None:
+    found = processes.read(orphan.pid)
+    assert found
+
+    async def settle() -> None:
+        owner = Agent(declared=2, use_gpus=False)
+        for job in ("old", "new"):
+            await owner.reserve(job, 1)
+            await owner.enrol(job, found.pid, found.started)
+        await owner.settle("old", kill=True, collect=False)
+        assert processes.alive(found.pid, found.started)
+        await owner.settle("new", kill=True, collect=False)
+        until(lambda: not processes.alive(found.pid, found.started), "it is killed")
+
+    asyncio.run(settle())
+
+
+def test_taking_waits_for_a_note_and_not_longer() -> None:
+    async def talk() -> None:
+        owner = Agent(declared=1, use_gpus=False)
+        await owner.reserve("job-1", 1)
+        assert await owner.take(0.01) == []
+        taking = asyncio.create_task(owner.take(600.0))
+        await asyncio.sleep(0)
+        await owner.note("job-1", 0, b"hello")
+        await owner.note("unknown", 0, b"lost")
+        assert await taking == [("job-1", 0, b"hello")]
+        assert (await owner.settle("job-1", kill=False, collect=False)).notes == 1
+
+    asyncio.run(talk())
+
+
+def test_a_jobs_folder_comes_back_when_it_is_asked_for() -> None:
+    async def settle() -> None:
+        owner = Agent(declared=1, use_gpus=False)
+        await owner.reserve("job-1", 1)
+        (await owner.folder("job-1") / "server.log").write_text("ready")
+        assert (await owner.settle("job-1", kill=False, collect=True)).archive
+        assert (await owner.settle("job-1", kill=False, collect=True)).archive is None
+
+    asyncio.run(settle())

@@ -1,0 +1,38 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from tuner import ray_session
+from tuner.errors import HostError
+
+
+def test_an_address_where_nobody_answers_is_a_host_error() -> None:
+    with pytest.raises(HostError, match=r"Ray does not start at not-an-address: "):
+        ray_session.start("not-an-address")
+
+
+def test_rays_settings_are_not_left_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    before = dict(os.environ)
+    with ray_session._environment():
+        assert "RAY_AUTH_MODE" not in os.environ
+        token = os.environ["RAY_AUTH_TOKEN"]
+        assert len(token) == 64
+    assert dict(os.environ) == before
+    with ray_session._environment():
+        assert os.environ["RAY_AUTH_TOKEN"] != token
+
+
+def test_folders_of_dead_sessions_are_removed_and_others_kept(tmp_path: Path) -> None:
+    dead = tmp_path / f"session_2026-01-01_00-00-00_000000_{1 << 30}"
+    ours = tmp_path / f"session_2026-01-01_00-00-00_000000_{os.getpid()}"
+    other = tmp_path / "session_latest"
+    for folder in (dead, ours, other):
+        (folder / "logs").mkdir(parents=True)
+    ray_session._remove_dead_sessions(tmp_path)
+    assert [folder.exists() for folder in (dead, ours, other)] == [False, True, True]
+
+
+def test_a_bug_says_in_its_last_line_what_was_raised() -> None:
+    assert ray_session.JobBug("Traceback\n  File\nValueError: no\n").last_line == "ValueError: no"
