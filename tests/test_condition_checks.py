@@ -66,6 +66,8 @@ def test_nothing_is_said_of_a_condition_that_means_something(text):
         ("{ep: {}}", ["found an empty mapping, expected a comparison such as {gt: 8}"]),
         ("{ep: {gt: tpp}}", ["unknown parameter 'tpp' (did you mean 'tp'?)"]),
         ("{ep: {gt: null}}", ["found nothing (null), expected a number or a parameter's name"]),
+        ("{tp: {gt: null, lt: 1}}",
+         ["found nothing (null), expected a number or a parameter's name"]),
         ("{a2a: {gt: 1}}",
          ["found a comparison of something that is not a number, expected a value"]),
         ("{graphs: {ge: 1}}",

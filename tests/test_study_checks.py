@@ -100,3 +100,13 @@ def test_an_orphan_has_no_effect():
         "s:8:24: hypotheses.1.change.a2a: has no effect here: 'a2a' is active only when "
         "ep-size: {gt: 1}"
     ]
+
+
+def test_a_condition_is_told_as_it_is_written():
+    when = "when: {ep-size: {gt: 1}, kernels: [null, patched], debug: false}"
+    said, _ = said_of(
+        STUDY + "baseline: {a2a: none}\n", SPACE.replace("when: {ep-size: {gt: 1}}", when)
+    )
+    assert said[0].endswith(
+        "active only when ep-size: {gt: 1} and kernels: [null, 'patched'] and debug: false"
+    )

@@ -33,6 +33,10 @@ def refusal(text):
         ("0x1F", 31),
         ("0o17", 15),
         ("true", True),
+        ("True", True),
+        ("TRUE", True),
+        ("false", False),
+        ("False", False),
         ("FALSE", False),
         ("null", None),
         ("~", None),
@@ -89,6 +93,7 @@ def test_a_number_that_fits_no_float_or_integer_is_refused():
 def test_every_key_and_value_has_its_line_and_column():
     source = parse("a:\n  - b: 1\n    c: {d: x}\n", name="x.yaml")
     assert source.where(("a",)) == "x.yaml:2:3"
+    assert source.mark(("a",)) == (2, 3)
     assert source.where(("a",), key=True) == "x.yaml:1:1"
     assert source.where(("a", 0, "b")) == "x.yaml:2:8"
     assert source.where(("a", 0, "c"), key=True) == "x.yaml:3:5"
