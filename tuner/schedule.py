@@ -256,12 +256,12 @@ def _owed(now: Situation) -> int:
     Never less than what one new finalist needs: the search may yet find it.
     """
     rounds = confirm_launches(now.total)
-    keys = finalists(now.records, now.objective, now.baseline.key)[: finalist_count(now.total)]
-    missing = [max(0, rounds - _confirmations(now, key)) for key in keys]
-    begun = any(record.kind == "confirm" for record in now.records)
-    if not begun:
+    if not any(record.kind == "confirm" for record in now.records):
         return reserve(now.total)
-    return max(sum(missing) + max(missing, default=0) - 1, 2 * rounds - 1)
+    keys = finalists(now.records, now.objective, now.baseline.key)[: finalist_count(now.total)]
+    missing = sum(max(0, rounds - _confirmations(now, key)) for key in keys)
+    between = max(0, rounds - 1 - _baselines_since_first_confirmation(now))
+    return max(missing + between, 2 * rounds - 1)
 
 
 def _confirm(now: Situation) -> Job | Wait | None:

@@ -1,0 +1,199 @@
+"""The loop of a night over simulated launches: order, budget, resume, failures, interruption."""
+
+import random
+
+import pytest
+
+from tests.nightly import Heard, SimulatedExecutor, completed, study
+from tests.samples import record
+from tuner.errors import HostError
+from tuner.failures import Failure
+from tuner.records import Records
+from tuner.search import Searcher
+from tuner.study import StudyRun
+
+FAULT = Failure(
+    kind="compile_fail", cause="graph break", action="never", advice="Leave it off.",
+    phase="loading",
+)  # fmt: skip
+
+
+def night(folder, outcome, budget, **changes):
+    """Run a study to its end; (stop, what was heard, executor)."""
+    loaded = study(folder, budget, **changes)
+    executor, heard = SimulatedExecutor(outcome), Heard()
+    searcher = Searcher(
+        loaded.space, sampler="TPESampler", seed=1, journal=folder / "journal", name="night"
+    )
+    stop = StudyRun(loaded, Records(folder), executor, searcher, heard).run()
+    return stop, heard, executor
+
+
+def gain_of(order):
+    return 1.3 if order.values["chunk"] == 2 and order.values["seats"] == 16 else 1.0
+
+
+def noisy(seed=0):
+    rng = random.Random(seed)
+    return lambda order: completed(order, gain_of(order), rng.gauss(0, 0.01))
+
+
+def test_a_night_calibrates_then_tests_hypotheses_then_searches_then_confirms(tmp_path):
+    stop, heard, _ = night(tmp_path, noisy(), {"trials": 24})
+    assert stop.reason == "the budget is used up"
+    phases = [phase for phase, *_ in heard.jobs]
+    assert phases[:3] == ["calibrate"] * 3
+    assert [h for _, _, h in heard.jobs[3:6]] == ["graphs", "more-graphs", "slow"]
+    assert phases.index("search") == 6
+    assert phases.index("confirm") > phases.index("search")
+    assert len(heard.jobs) == 24
+
+
+def test_no_configuration_is_launched_twice_by_hypotheses_and_search(tmp_path):
+    _, heard, _ = night(tmp_path, noisy(), {"trials": 24})
+    launched = zip(heard.jobs, heard.records, strict=True)
+    keys = [r.key for (phase, *_), r in launched if phase in ("hypotheses", "search")]
+    keys = [key for key in keys if key != heard.records[0].key]
+    assert len(keys) == len(set(keys))
+
+
+def test_finalists_are_launched_in_turn_with_the_baseline(tmp_path):
+    _, heard, _ = night(tmp_path, noisy(), {"trials": 24})
+    confirm = [kind for phase, kind, _ in heard.jobs if phase == "confirm"]
+    assert confirm.count("confirm") >= 3
+    assert "baseline" in confirm
+    assert confirm[0] == "confirm"
+
+
+def test_a_run_that_is_cut_at_any_launch_ends_as_one_that_is_not(tmp_path):
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    night(whole, noisy(), {"trials": 20})
+    for cut in (1, 4, 9, 15):
+        folder = tmp_path / f"cut{cut}"
+        folder.mkdir()
+        night(folder, noisy(), {"trials": cut})
+        _, heard, _ = night(folder, noisy(cut), {"trials": 20})
+        assert 0 < len(heard.jobs) <= 20 - cut
+        kinds = sorted(r.kind for r in Records(folder))
+        assert kinds.count("baseline") >= 3
+        numbers = [r.number for r in Records(folder)]
+        assert numbers == list(range(len(numbers)))
+
+
+def test_a_larger_budget_continues_where_the_smaller_ended(tmp_path):
+    night(tmp_path, noisy(), {"trials": 10})
+    before = list(Records(tmp_path))
+    _, heard, _ = night(tmp_path, noisy(5), {"trials": 16})
+    assert list(Records(tmp_path))[:10] == before
+    assert len(heard.records) == 6
+
+
+def test_hypotheses_on_a_blocked_parent_are_not_launched(tmp_path):
+    def outcome(order):
+        if order.values["graphs"]:
+            return completed(order, 1.0, outcome="failed", failure=FAULT).model_copy(
+                update={"rungs": []}
+            )
+        return completed(order, gain_of(order))
+
+    _, heard, _ = night(tmp_path, outcome, {"trials": 14})
+    launched = [h for _, _, h in heard.jobs if h]
+    assert "graphs" in launched
+    assert "more-graphs" not in launched
+
+
+def test_a_failure_that_is_not_the_configurations_fault_is_repeated_once(tmp_path):
+    port = FAULT.model_copy(update={"kind": "port_conflict", "action": "once"})
+    failed = []
+
+    def outcome(order):
+        if order.hypothesis == "slow" and not failed:
+            failed.append(order.number)
+            return completed(order, 1.0, outcome="failed", failure=port).model_copy(
+                update={"rungs": []}
+            )
+        return completed(order, 1.0)
+
+    _, heard, _ = night(tmp_path, outcome, {"trials": 12})
+    assert [h for _, _, h in heard.jobs].count("slow") == 2
+
+
+def test_a_baseline_that_cannot_serve_stops_the_study_and_a_new_run_tries_again(tmp_path):
+    def broken(order):
+        return completed(order, 1.0, outcome="failed", failure=FAULT).model_copy(
+            update={"rungs": []}
+        )
+
+    stop, heard, _ = night(tmp_path, broken, {"trials": 12})
+    assert stop.failed is not None
+    assert len(heard.jobs) == 1
+    stop, heard, _ = night(tmp_path, noisy(), {"trials": 12})
+    assert stop.failed is None
+    assert len(heard.jobs) == 11
+
+
+def test_a_failure_that_blames_the_host_is_judged_by_a_launch_of_the_baseline(tmp_path):
+    host = FAULT.model_copy(update={"kind": "jit_build", "action": "stop-study"})
+
+    def outcome(order):
+        if order.hypothesis == "graphs":
+            return completed(order, 1.0, outcome="failed", failure=host).model_copy(
+                update={"rungs": []}
+            )
+        return completed(order, 1.0)
+
+    stop, heard, _ = night(tmp_path, outcome, {"trials": 12})
+    assert stop.failed is None
+    kinds = [kind for _, kind, _ in heard.jobs]
+    assert kinds[3:5] == ["hypothesis", "baseline"]
+
+
+def test_a_lost_trial_is_recorded_as_interrupted_and_launched_again(tmp_path):
+    with pytest.raises(HostError, match="was lost: node died"):
+        night(tmp_path, lambda order: "node died" if order.hypothesis else completed(order, 1.0),
+              {"trials": 12})  # fmt: skip
+    assert [r.outcome for r in Records(tmp_path)] == ["completed"] * 3 + ["interrupted"]
+    _, heard, _ = night(tmp_path, noisy(), {"trials": 12})
+    assert next(h for _, _, h in heard.jobs) == "graphs"
+    assert sum(r.outcome != "interrupted" for r in Records(tmp_path)) == 12
+
+
+def test_ctrl_c_cancels_what_is_in_flight_and_records_it(tmp_path):
+    loaded = study(tmp_path, {"trials": 12})
+    executor = SimulatedExecutor(lambda order: completed(order, 1.0))
+    searcher = Searcher(loaded.space, sampler="TPESampler", seed=1, journal=None, name="n")
+    run = StudyRun(loaded, Records(tmp_path), executor, searcher, Heard())
+
+    def interrupt(timeout_s):
+        raise KeyboardInterrupt
+
+    executor.poll = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        run.run()
+    assert executor.cancelled == [0]
+    assert [r.outcome for r in Records(tmp_path)] == ["interrupted"]
+
+
+def test_only_search_trials_may_be_pruned_and_know_the_noise(tmp_path):
+    _, _, executor = night(tmp_path, noisy(), {"trials": 16})
+    assert {order.prune for order in executor.orders if order.kind == "search"} == {True}
+    assert {order.prune for order in executor.orders if order.kind != "search"} == {False}
+    search = next(order for order in executor.orders if order.kind == "search")
+    assert search.reference.keys() == search.noise.keys() == {1, 16}
+
+
+def test_a_small_space_ends_before_its_budget_and_says_so(tmp_path):
+    stop, heard, _ = night(tmp_path, noisy(), {"trials": 500})
+    assert stop.reason == "nothing is left to try or to settle"
+    assert len(heard.jobs) < 80
+
+
+def test_hours_are_counted_over_all_runs(tmp_path):
+    records = Records(tmp_path)
+    for number in range(3):
+        records.append(record(number, key=study(tmp_path, {"trials": 1}).baseline.key,
+                              duration_s=1199.0))  # fmt: skip
+    stop, heard, _ = night(tmp_path, noisy(), {"hours": 1.0})
+    assert stop.reason == "the budget is used up"
+    assert heard.jobs == []
