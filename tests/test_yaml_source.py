@@ -1,3 +1,4 @@
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -74,6 +75,7 @@ def test_unquoted_scalars_mean_what_yaml_1_2_says(text, value):
         ("-007", "-7"),
         ("1_000", "1000"),
         ("0b101", "5"),
+        ("-0b1_0", "-2"),
         ("0x_ff", "255"),
         ("1_0.5", "10.5"),
     ],
@@ -203,7 +205,21 @@ def test_json_is_yaml_with_the_same_values(value):
         assert value_of(json.dumps(value, ensure_ascii=False)) == value
 
 
+@settings(deadline=None)
+@given(st.text(alphabet="0123456789_abxoe+-.", min_size=1, max_size=24))
+def test_anything_like_a_number_is_a_value_or_is_refused(text):
+    with contextlib.suppress(DefinitionError):
+        assert isinstance(value_of(f"a: {text}\n")["a"], int | float | str | list | None)
+
+
+@pytest.mark.parametrize("text", ["0" * 5000, "0b" + "1" * 9000, "0x" + "_f" * 9000, "1_" * 9000])
+def test_numbers_without_end_are_no_matter(text):
+    with contextlib.suppress(DefinitionError):
+        assert value_of(f"a: {text}\n")["a"] == text
+
+
 def test_half_of_a_surrogate_pair_is_no_text():
+    assert "found half of a character" in refusal('"\\ud800": a\n')
     assert "found half of a character" in refusal('a: "\\ud800"\n')
 
 

@@ -187,17 +187,7 @@ class Space:
     def size(self) -> int | None:
         """How many admissible configurations the grids hold; None where a parameter is continuous
         or more than MAX_COUNT combinations would have to be looked at."""
-        if any(values is None for values in self._grids.values()):
-            return None
-        constrained = self.definition.forbid or self.definition.require
-        if not constrained and not any(self._reads.values()):
-            return _product(len(values or ()) for values in self._grids.values())
-        count = 0
-        for looked_at, values in enumerate(self._combinations(), start=1):
-            if looked_at > MAX_COUNT:
-                return None
-            count += self._broken(values) is None
-        return count
+        return self._size
 
     def configurations(self) -> Iterator[Configuration]:
         """The admissible configurations of the grids, each once, always in the same order.
@@ -231,6 +221,20 @@ class Space:
                     found.setdefault(neighbour.key, neighbour)
         found.pop(configuration.key, None)
         return list(found.values())
+
+    @cached_property
+    def _size(self) -> int | None:
+        if any(values is None for values in self._grids.values()):
+            return None
+        constrained = self.definition.forbid or self.definition.require
+        if not constrained and not any(self._reads.values()):
+            return _product(len(values or ()) for values in self._grids.values())
+        count = 0
+        for looked_at, values in enumerate(self._combinations(), start=1):
+            if looked_at > MAX_COUNT:
+                return None
+            count += self._broken(values) is None
+        return count
 
     @cached_property
     def _reads(self) -> dict[str, list[str]]:

@@ -34,8 +34,9 @@ _BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)|0x[0-9a-fA-F]+|0o[0-7]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-_LEADING_ZERO = re.compile(r"[-+]?0[0-9]+")
-_OLD_NUMBER = re.compile(r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*(\.[0-9_]*)?)")
+_LEADING_ZERO = re.compile(r"([-+]?)0+([0-9]+)")
+_OLD_BASE = re.compile(r"[-+]?(0b_*[01][01_]{0,63}|0x_*[0-9a-fA-F][0-9a-fA-F_]{0,15})")
+_OLD_DECIMAL = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +158,9 @@ class _Reader:
         if node.value == "<<" and node.style is None:
             self._note(node, place, "merge keys (<<) are not used here", "write the keys out")
             return None
+        if _HALF_CHARACTER.search(node.value):
+            self._note(node, place, "found half of a character, expected text", "write it whole")
+            return None
         if node.style is None and (kind := _kind_of_key(node.value)) is not None:
             self._note(
                 node,
@@ -215,27 +219,31 @@ def _trap(text: str) -> tuple[str, str] | None:
     if _SWITCH.fullmatch(text):
         truth = "true" if text.lower() in {"yes", "on"} else "false"
         return f"found {text}, which only old YAML reads as {truth}", _either(truth, text)
-    if _LEADING_ZERO.fullmatch(text):
-        return f"found {text}, which some YAML readers take as octal", _either(str(int(text)), text)
+    if zero := _LEADING_ZERO.fullmatch(text):
+        plain = zero[1] + zero[2]
+        return f"found {text}, which some YAML readers take as octal", _either(plain, text)
     if _NOT_FINITE.fullmatch(text):
         return f"found {text}, expected a finite number", ""
-    if "_" in text + "_" * text.startswith("0b") and _OLD_NUMBER.fullmatch(text):
-        return f"found {text}, which only old YAML reads as a number", _either(
-            _old_number(text), text
-        )
-    return _too_large(text)
+    if _INT.fullmatch(text) or _FLOAT.fullmatch(text):
+        return _too_large(text)
+    if (plain := _old_number(text)) is not None:
+        return f"found {text}, which only old YAML reads as a number", _either(plain, text)
+    return None
 
 
 def _too_large(text: str) -> tuple[str, str] | None:
-    too_long = _INT.fullmatch(text) and len(text) > 18
+    too_long = _INT.fullmatch(text) is not None and len(text) > 18
     if too_long or (_FLOAT.fullmatch(text) and math.isinf(float(text))):
         return f"found the number {text[:12]}..., which is too large", ""
     return None
 
 
-def _old_number(text: str) -> str:
+def _old_number(text: str) -> str | None:
+    """The number that only YAML 1.1 sees in a text, as all write it."""
     plain = text.replace("_", "")
-    return str(int(plain, 0)) if plain[:2] in {"0b", "0x"} else plain
+    if _OLD_BASE.fullmatch(text):
+        return str(int(plain, 0))
+    return plain if "_" in text and _OLD_DECIMAL.fullmatch(text) else None
 
 
 def _either(plain: str, text: str) -> str:
