@@ -58,6 +58,15 @@ def test_the_version_is_asked_of_the_engines_own_interpreter(real, tmp_path):
     assert engines.version(real.spec(tmp_path, engine=wrapped, env={"PYTHONPATH": site})) == "9.8.7"
 
 
+def test_a_prefix_is_asked_through_all_that_it_sets_up(real, tmp_path):
+    site = fake_site(tmp_path / "site", real.name, "9.8.7")
+    (tmp_path / "enter.py").write_text(
+        f"import os, sys\nos.environ['PYTHONPATH'] = {site!r}\nos.execv(sys.argv[1], sys.argv[1:])"
+    )
+    own = real.launched_by(command=[sys.executable, "enter.py", sys.executable, "-m", "x"])
+    assert engines.version(real.spec(tmp_path, engine=own)) == "9.8.7"
+
+
 def test_an_interpreter_without_the_engine_is_told_before_a_launch(real, tmp_path):
     own = real.launched_by(python=sys.executable)
     spec = real.spec(tmp_path, engine=own)
@@ -113,6 +122,7 @@ def test_paths_of_the_study_are_made_absolute_and_links_are_kept(case, tmp_path)
 
 def test_a_prefix_stands_before_the_engines_own_arguments(case, tmp_path):
     (tmp_path / "launch.sh").write_text("")
+    (tmp_path / "-v").mkdir()
     own = case.launched_by(command=["bash", "launch.sh", "-v"])
     argv = launch(case, tmp_path, engine=own).argv
     assert argv[:3] == ("bash", str(tmp_path / "launch.sh"), "-v")
