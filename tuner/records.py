@@ -16,6 +16,7 @@ from tuner.errors import RecordsError, StudyBusy, StudyError
 from tuner.failures import Failure
 from tuner.frozen import Frozen
 from tuner.measurement import RungMeasurement
+from tuner.quality import OutputQuality
 
 SCHEMA = 1
 
@@ -43,6 +44,7 @@ class TrialRecord(Frozen):
     command: str
     outcome: Outcome
     rungs: list[RungMeasurement] = []
+    quality: OutputQuality = OutputQuality()
     failure: Failure | None = None
     pruned_because: str | None = None
     effective: dict[str, Value] = {}

@@ -13,9 +13,11 @@ from typing import Protocol
 
 from tuner import engines
 from tuner.decision import noise_by_rung, reference
+from tuner.definitions import Value
 from tuner.errors import HostError, StudyError
 from tuner.executor import Executor, JobDone, JobLost, JobNote
 from tuner.launches import expected_launch_s, launch_spec
+from tuner.quality import OutputQuality
 from tuner.records import Records, TrialRecord
 from tuner.schedule import Job, Situation, Stop, Wait, launches_made, next_job
 from tuner.score import score
@@ -197,8 +199,25 @@ class StudyRun:
             noise=noise_by_rung(records, objective),
             best=self._best_score(records),
             known=known,
-            nearest=self.study.baseline.as_dict(),
+            baseline_quality=self._baseline_quality(records),
+            nearest=self._nearest(configuration, records),
         )
+
+    def _baseline_quality(self, records: Sequence[TrialRecord]) -> OutputQuality:
+        key = self.study.baseline.key
+        return sum((r.quality for r in records if r.key == key), OutputQuality())
+
+    def _nearest(
+        self, configuration: Configuration, records: Sequence[TrialRecord]
+    ) -> dict[str, Value]:
+        """Of the configurations that served the whole ladder, the one with most values alike."""
+        values = configuration.as_dict()
+
+        def alike(record: TrialRecord) -> int:
+            return sum(record.values.get(name) == value for name, value in values.items())
+
+        served = [r for r in records if r.outcome == "completed" and r.key != configuration.key]
+        return max(served, key=alike).values if served else self.study.baseline.as_dict()
 
     def _best_score(self, records: Sequence[TrialRecord]) -> float:
         base = reference(records, self.study.objective, self.study.baseline.key)

@@ -24,6 +24,7 @@ from tuner.frozen import Frozen
 from tuner.http import Http
 from tuner.load import Played, RungPlan, Target, play, run
 from tuner.measurement import RungMeasurement, measure
+from tuner.quality import OutputQuality, output_quality, wrong_output
 from tuner.records import Outcome, TrialKind, TrialRecord
 from tuner.score import hopeless
 from tuner.server import Server
@@ -57,6 +58,7 @@ class TrialOrder(Frozen):
     noise: dict[int, float] = {}
     best: float = 1.0
     known: dict[str, int] = {}
+    baseline_quality: OutputQuality = OutputQuality()
     nearest: dict[str, Value] = {}
 
 
@@ -75,6 +77,7 @@ class _Course:
 
     outcome: Outcome = "completed"
     rungs: list[RungMeasurement] = field(default_factory=list)
+    quality: OutputQuality = field(default_factory=OutputQuality)
     failure: Failure | None = None
     pruned_because: str | None = None
     effective: dict[str, Value] = field(default_factory=dict)
@@ -113,7 +116,7 @@ def run_trial(order: TrialOrder, slot: Slot, folder: Path, note: Note) -> TrialR
         stopping = time.perf_counter()
         report = server.stop()
     course.phase_s["stop"] = time.perf_counter() - stopping
-    if course.outcome == "failed":
+    if course.outcome == "failed" and course.failure is None:
         course.failure = _understand(order, server.log(), report.exit_code, course)
     return _record(order, slot, engine, command, course, started_at, time.perf_counter() - begun)
 
@@ -212,7 +215,11 @@ async def _climb(
             return
         measured = _measured(order, rung, played)
         _keep_requests(server.log_path.parent, rung, played)
-        if measured.output_tok_s == 0:
+        course.quality += output_quality(played.timings)
+        fault = wrong_output(course.quality, order.baseline_quality)
+        if fault:
+            course.failure = _wrong(fault, order)
+        if fault or measured.output_tok_s == 0:
             course.outcome = "failed"
             return
         course.rungs.append(measured)
@@ -311,6 +318,22 @@ def _understand(order: TrialOrder, log: str, exit_code: int | None, course: _Cou
     return failure or _silent(course, exit_code, order.launch.engine.ready_timeout_s)
 
 
+def _wrong(fault: str, order: TrialOrder) -> Failure:
+    """Fast or not: output that is no longer the model's is no result."""
+    changed = [
+        name for name, value in order.values.items() if order.nearest.get(name, value) != value
+    ]
+    return Failure(
+        kind="wrong_output",
+        cause=fault,
+        blame=changed,
+        action="never",
+        advice="Do not serve with these flags, however fast: compare answers by hand and report it "
+        "to the engine.",
+        phase="serving",
+    )
+
+
 def _silent(course: _Course, exit_code: int | None, timeout_s: float) -> Failure:
     """The server was given up, and its log holds no reason."""
     if course.serving:
@@ -354,6 +377,7 @@ def _record(
         command=command.shell(),
         outcome=course.outcome,
         rungs=course.rungs,
+        quality=course.quality,
         failure=course.failure,
         pruned_because=course.pruned_because,
         effective=course.effective,
