@@ -244,6 +244,21 @@ def test_more_than_was_asked_for_ends_the_connection(tail):
     assert not idle
 
 
+def test_a_connection_that_is_to_close_is_not_used_again():
+    async def ask():
+        sent = OK + b"connection: close\r\ncontent-length: 2\r\n\r\nok"
+        async with server(answering(sent, close=False)) as port:
+            connection = await Connection.open("127.0.0.1", port)
+            raw = await connection.exchange(b"GET / HTTP/1.1\r\n\r\n")
+            idle = connection.idle
+            await connection.close()
+            return raw, idle
+
+    raw, idle = run(ask())
+    assert (raw.body, raw.error) == (b"ok", None)
+    assert not idle
+
+
 def test_words_from_an_idle_server_end_the_connection():
     async def serve(reader, writer):
         writer.write(b"HTTP/1.1 408 Request Timeout\r\n\r\n")

@@ -259,6 +259,7 @@ def test_the_engines_load_is_sampled_through_the_window(truth):
     result = played(truth, "interval_ms=20", plan(2, window_s=1.2), probe=probe)
     assert 3 <= calls <= 6
     assert len(result.load_samples) == calls - 1
+    assert all(result.start_s <= at <= result.end_s for at, _, _ in result.load_samples)
     load = measured(result, 2).engine_load
     assert load is not None
     assert (load.running_mean, load.queued_max) == (3, 1)

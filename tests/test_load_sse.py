@@ -71,3 +71,8 @@ def test_an_unfinished_event_is_dropped(tail):
 
 def test_only_one_space_is_cut_and_empty_data_is_data():
     assert heard(b"data:  a\n\ndata\n\ndata:\n\n:\n\n") == [(0, b" a"), (0, b""), (0, b"")]
+
+
+def test_a_read_that_looks_like_an_event_may_be_the_rest_of_one():
+    assert heard(b"data: a\n\n", b"data: b", b"data: c\n\n") == [(0, b"a"), (2, b"bdata: c")]
+    assert heard(b"data: a\n\n", b"data: b\n", b"data: c\n\n") == [(0, b"a"), (2, b"b\nc")]

@@ -68,6 +68,28 @@ def test_connections_are_kept_and_a_stale_one_is_replaced():
     assert opened == 2
 
 
+def test_a_kept_connection_that_closes_on_the_next_request_is_replaced_once():
+    answers = 0
+
+    async def serve(reader, writer):
+        nonlocal answers
+        await reader.readuntil(b"\r\n\r\n")
+        if answers < 2:
+            answers += 1
+            writer.write(OK + b"content-length: 2\r\n\r\nok")
+            await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+    async def ask():
+        async with server(serve) as port, client() as http:
+            url = f"http://127.0.0.1:{port}"
+            assert [(await http.get(url)).text, (await http.get(url)).text] == ["ok", "ok"]
+            with pytest.raises(httpx.ReadError, match="closed before any answer"):
+                await http.get(url)
+
+    run(ask())
+
+
 def test_a_posted_body_arrives():
     async def serve(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
