@@ -66,7 +66,7 @@ def _repeats(text: str) -> bool:
 
 
 def wrong_output(found: OutputQuality, baseline: OutputQuality) -> str | None:
-    """What is wrong with the output that is right in the baseline's, with both shares; else None."""
+    """What is wrong that is right in the baseline's output, with both shares; else None."""
     if not found.requests or not baseline.requests:
         return None
     for fault in ("empty", "repeated", "short"):

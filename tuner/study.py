@@ -210,14 +210,18 @@ class StudyRun:
     def _nearest(
         self, configuration: Configuration, records: Sequence[TrialRecord]
     ) -> dict[str, Value]:
-        """Of the configurations that served the whole ladder, the one with most values alike."""
+        """Flags and variables of the configuration that served and has most values alike."""
         values = configuration.as_dict()
 
         def alike(record: TrialRecord) -> int:
             return sum(record.values.get(name) == value for name, value in values.items())
 
         served = [r for r in records if r.outcome == "completed" and r.key != configuration.key]
-        return max(served, key=alike).values if served else self.study.baseline.as_dict()
+        nearest = self.study.baseline
+        if served:
+            nearest = self.study.space.configuration(max(served, key=alike).values)
+        launch = launch_spec(self.study, nearest)
+        return {**launch.flags, **launch.env}
 
     def _best_score(self, records: Sequence[TrialRecord]) -> float:
         base = reference(records, self.study.objective, self.study.baseline.key)

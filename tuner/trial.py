@@ -320,9 +320,8 @@ def _understand(order: TrialOrder, log: str, exit_code: int | None, course: _Cou
 
 def _wrong(fault: str, order: TrialOrder) -> Failure:
     """Fast or not: output that is no longer the model's is no result."""
-    changed = [
-        name for name, value in order.values.items() if order.nearest.get(name, value) != value
-    ]
+    asked = {**order.launch.flags, **order.launch.env}
+    changed = [name for name in asked if asked[name] != order.nearest.get(name, asked[name])]
     return Failure(
         kind="wrong_output",
         cause=fault,
