@@ -73,6 +73,13 @@ def test_a_number_is_suspected_from_where_it_crashed_onwards():
     assert str(feasibility.suspects()[0]) == "mem>=0.93 in 2 of 2 crashes, never survived"
 
 
+def test_a_number_is_suspected_from_where_it_crashed_downwards():
+    feasibility = learned(({}, True), ({"streams": 16}, False), ({"streams": 8}, False))
+
+    assert feasibility.p_crash({**BASE, "streams": 4}) > 0.5
+    assert str(feasibility.suspects()[0]) == "streams<=16 in 2 of 2 crashes, never survived"
+
+
 def test_a_number_between_two_that_serve_is_suspected_alone():
     feasibility = learned(
         ({"streams": 32}, True), ({"streams": 64}, True), ({"streams": 48}, False)
@@ -84,11 +91,11 @@ def test_a_number_between_two_that_serve_is_suspected_alone():
 
 
 def test_true_is_not_one_and_null_is_a_value():
-    feasibility = learned(({"odd": True}, True), ({"odd": None}, True), ({"odd": 1}, False))
+    feasibility = learned(({"odd": 1}, True), ({"odd": None}, True), ({"odd": True}, False))
 
-    assert feasibility.p_crash({**BASE, "odd": True}) == 0.0
+    assert feasibility.p_crash({**BASE, "odd": 1}) == 0.0
     assert feasibility.p_crash({**BASE, "odd": None}) == 0.0
-    assert feasibility.p_crash({**BASE, "odd": 1}) == 1.0
+    assert feasibility.p_crash({**BASE, "odd": True}) == 1.0
     assert str(Setting("odd", "=", "null")) == "odd=null"
 
 

@@ -1,3 +1,5 @@
+from datetime import UTC, datetime
+
 import pytest
 
 from tests.samples import OBJECTIVE, record, rung
@@ -38,6 +40,8 @@ def test_a_completed_launch_has_a_score_and_ratios():
     assert seen.result.score == pytest.approx(2.0)
     assert seen.result.rungs == pytest.approx({1: 2.0, 16: 2.0})
     assert seen.result.breaches == 0
+    assert seen.started_at == datetime(2026, 1, 1, tzinfo=UTC)
+    assert seen.duration_s == 10.0
 
 
 def test_broken_limits_are_counted():

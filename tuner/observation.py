@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from tuner.definitions import Objective
 from tuner.records import TrialKind, TrialRecord
@@ -61,6 +62,8 @@ class Observation:
     configuration: Configuration
     label: TrialKind
     result: Result
+    started_at: datetime | None = None
+    duration_s: float = 0.0
 
 
 def observation(
@@ -78,6 +81,8 @@ def observation(
         configuration=space.configuration(record.values),
         label=record.kind,
         result=result,
+        started_at=datetime.fromisoformat(record.started_at),
+        duration_s=record.duration_s,
     )
 
 

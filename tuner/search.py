@@ -14,6 +14,8 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -64,7 +66,7 @@ LOCAL_SHARE = 0.5
 DARING_SHARE = 0.03
 """Share of the proposals that ignore what is thought to crash: it may be wrong."""
 LIKELY_CRASH = 0.5
-DRAWS = 16
+DRAWS = 8
 SLOW_DRAWS = {"GPSampler": 4}
 """Points that a sampler is asked for before something else is tried; GP takes seconds for one."""
 RANDOM_DRAWS = 200
@@ -115,7 +117,6 @@ class Searcher:
         self._local_share = local_share
         self._encoding = Encoding(space)
         self._distributions = {at: _distribution(axis) for at, axis in self._encoding.axes.items()}
-        self._listed = (space.size() or math.inf) <= LISTED
         self._history = History()
         self._pending: dict[str, _Pending] = {}
         self._notes: dict[str, Notes] = {}
@@ -175,8 +176,12 @@ class Searcher:
         for _ in range(RANDOM_DRAWS):
             point = self._encoding.random_point(rng)
             yield from ((configuration, {}) for configuration in self._admitted(point))
-        if self._listed:
+        if (self._size or math.inf) <= LISTED:
             yield from ((configuration, {}) for configuration in self._space.configurations())
+
+    @cached_property
+    def _size(self) -> int | None:
+        return self._space.size()
 
     def _neighbours_of_best(self, rng: random.Random) -> list[Configuration]:
         best = self._history.best()
@@ -232,7 +237,11 @@ class Searcher:
         told = self._history.standing(key) if isinstance(result, Duplicate) else result
         attrs = {"record": seen.number, "kind": seen.label, "key": key, **remarks(result)}
         shown = self._encoding.shown(seen.configuration)
-        return _frozen(tell_as(told), shown, self._distributions, attrs)
+        trial = _frozen(tell_as(told), shown, self._distributions, attrs)
+        if seen.started_at is not None:
+            trial.datetime_start = seen.started_at
+            trial.datetime_complete = seen.started_at + timedelta(seconds=seen.duration_s)
+        return trial
 
 
 class _Index:
