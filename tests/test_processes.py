@@ -67,7 +67,8 @@ def test_a_name_with_parentheses_and_spaces_is_read(tmp_path: Path) -> None:
         until(lambda: "a) Z" in Path(f"/proc/{process.pid}/comm").read_text(), "it runs")
         found = processes.read(process.pid)
         assert found is not None
-        assert (found.parent, found.state) == (os.getpid(), "S")
+        assert found.parent == os.getpid()
+        assert found.state in {"S", "R", "D"}
     finally:
         process.kill()
         process.wait()

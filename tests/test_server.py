@@ -196,12 +196,23 @@ def test_a_server_starts_with_default_signal_handling(start: Starter) -> None:
 
 def test_segments_of_the_tree_are_removed_even_after_sigkill(start: Starter, segment: str) -> None:
     server = start(python(victims.MAPS_SEGMENT.format(names=[segment])))
-    said(server, "mapped")
-    # The supervisor looks at segments when it sees that there are new ones.
-    time.sleep(1.5)
+    record = start.root / "servers" / f"{server.tag}.json"
+    until(lambda: segment in record.read_text(), "the segment is noted")
     os.kill(server.pid, signal.SIGKILL)
     report = server.stop()
     assert report.segments == (f"/dev/shm/{segment}",)
+    assert not (Path("/dev/shm") / segment).exists()
+
+
+def test_segments_are_removed_even_when_server_and_supervisor_are_killed_at_once(
+    start: Starter, segment: str
+) -> None:
+    server = start(python(victims.MAPS_SEGMENT.format(names=[segment])))
+    record = start.root / "servers" / f"{server.tag}.json"
+    until(lambda: segment in record.read_text(), "the segment is noted")
+    os.kill(server._supervisor[0], signal.SIGKILL)
+    until(lambda: server.exit_code() is not None, "the owner notices")
+    assert server.stop().segments == (f"/dev/shm/{segment}",)
     assert not (Path("/dev/shm") / segment).exists()
 
 

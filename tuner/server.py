@@ -292,11 +292,8 @@ def sweep(run_root: Path | None = None) -> tuple[Swept, ...]:
     """
     swept = []
     for path in sorted(_records(run_root or default_run_root()).glob("*.json")):
-        try:
-            record = json.loads(path.read_text())
-        except (OSError, ValueError):
-            continue
-        if not processes.alive(*record["owner"]):
+        record = _read_record(path)
+        if record and not processes.alive(*record["owner"]):
             _wait_for_supervisor(*record["supervisor"])
             if path.exists():
                 swept.append(_clear(record["tag"], path))
@@ -308,11 +305,20 @@ def _clear(tag: str, record: Path) -> Swept:
         return processes.tree(TAG_VARIABLE, tag)
 
     segments = processes.shared_memory(process.pid for process in find())
+    segments.update(_read_record(record).get("segments", ()))
     killed, survivors = processes.kill_all(find, KILL_LIMIT_S)
     removed = processes.remove_shared_memory(segments)
     if not survivors:
         record.unlink(missing_ok=True)
     return Swept(tag=tag, killed=len(killed), survivors=survivors, segments=tuple(removed))
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    try:
+        record: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return record
 
 
 def _wait_for_supervisor(pid: int, started: int) -> None:

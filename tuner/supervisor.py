@@ -37,6 +37,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _TICK_S = 0.5
 _CANNOT_EXECUTE = 127
+_ASKED = "asked to stop"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -132,7 +133,7 @@ class Supervisor:
         if not said:
             self.why = self.why or "the owner is gone"
         elif STOP in said:
-            self.why = self.why or "asked to stop"
+            self.why = self.why or _ASKED
         else:
             self.renewed_at = time.monotonic()
 
@@ -160,8 +161,11 @@ class Supervisor:
             self._add_segments(self._tree())
 
     def _add_segments(self, tree: list[Process]) -> None:
-        held = processes.shared_memory(process.pid for process in tree)
-        self.segments |= held - self.segments_before
+        held = processes.shared_memory(process.pid for process in tree) - self.segments_before
+        if held - self.segments:
+            self.segments |= held
+            # Who clears up after a killed supervisor can know them from there alone.
+            self._write_record()
 
     def _finish(self) -> None:
         began = time.monotonic()
@@ -186,8 +190,7 @@ class Supervisor:
             processes.send(process, signal.SIGTERM)
             # A stopped process hears nothing until it is continued.
             processes.send(process, signal.SIGCONT)
-        asked = self.why in ("asked to stop", "the server exited")
-        grace_s = self.spec["grace_s" if asked else "orphan_grace_s"]
+        grace_s = self.spec["grace_s" if self.why == _ASKED else "orphan_grace_s"]
         end = time.monotonic() + grace_s
         while self._tree() and time.monotonic() < end:
             time.sleep(processes.TICK_S)
@@ -216,6 +219,7 @@ class Supervisor:
             "server": self.server,
             "port": self.spec["port"],
             "log": self.spec["log"],
+            "segments": sorted(self.segments),
         }
         _write_json(self.spec["record"], record)
 
