@@ -72,6 +72,7 @@ def test_nothing_is_said_of_a_condition_that_means_something(text):
          ["found a comparison of something that is not a number, expected a value"]),
         ("{graphs: {ge: 1}}",
          ["found a comparison of something that is not a number, expected a value"]),
+        ("{buffer: {not: null, gt: 4}}", ["no value of 'buffer' satisfies this"]),
         ("{tp: {gt: 8}}", ["no value of 'tp' satisfies this"]),
         ("{ep: {gt: 1, lt: 8}}", ["no value of 'ep' satisfies this"]),
         ("{a2a: flashinfr}", ["found the text 'flashinfr', expected 'none' or 'flashinfer' "

@@ -46,6 +46,16 @@ def test_a_space_is_counted_only_where_it_is_right():
     assert said == ["parameters.a.default: found 2, expected one of the choices"]
 
 
+def test_the_other_of_two_is_told_by_the_line_of_its_name():
+    said = said_of("parameters:\n  a-b:\n    type: bool\n  a_b:\n    type: bool\n")
+    assert said == ["parameters.a_b: sets the same flag a-b as 'a-b' on line 2"]
+
+
+def test_an_expected_gain_may_be_one_number_twice():
+    hypothesis = "{id: x, change: {a: true}, claim: c, gain_percent: [5, 5]}"
+    assert said_of(f"parameters: {{a: {{type: bool}}}}\nhypotheses: [{hypothesis}]\n") == []
+
+
 def test_targets_are_compared_in_one_spelling():
     parameters = SpaceDefinition.model_validate(
         {
