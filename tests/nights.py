@@ -2,7 +2,8 @@
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tuner.definitions import Decision, Objective, Rung
@@ -118,3 +119,41 @@ class Night:
     def baseline(self, times: int = 1) -> None:
         for _ in range(times):
             self.launch("baseline", BASELINE)
+
+
+def played(
+    seed: int,
+    finalists: Callable[[list[TrialRecord]], list[str]],
+    *,
+    gain: float = 0.0,
+    drift: float = 0.0,
+    rounds: int = 3,
+    best: int = 2,
+    more: int = 0,
+) -> Night:
+    """A whole night over 15 candidates of which the first has a true gain.
+
+    Calibration, search with a sentinel every eight launches, confirmation in turns; in `more`
+    launches the finalists that take the place of refuted ones have their turn too.
+    """
+    night = Night(seed, sd=0.01, drift=drift, base={1: 10.0, 256: 300.0})
+    night.baseline(3)
+    for i in range(15):
+        night.launch("search", f"c{i}", gain if i == 0 else 0.0)
+        if i % 8 == 7:
+            night.baseline()
+    chosen = finalists(night.records)[:best]
+    for turn in range(rounds):
+        for key in chosen:
+            night.launch("confirm", key, gain if key == "c0" else 0.0)
+        if turn < rounds - 1:
+            night.baseline()
+    made = Counter(dict.fromkeys(chosen, rounds))
+    for _ in range(more):
+        behind = [key for key in finalists(night.records)[:best] if made[key] < 6]
+        if behind:
+            key = min(behind, key=lambda key: made[key])
+            made[key] += 1
+            night.launch("confirm", key, gain if key == "c0" else 0.0)
+            night.baseline()
+    return night

@@ -5,7 +5,17 @@ from collections import Counter
 
 import pytest
 
-from tests.nights import BASE, BASELINE, Night, distribution, failure, objective, record, rung
+from tests.nights import (
+    BASE,
+    BASELINE,
+    Night,
+    distribution,
+    failure,
+    objective,
+    played,
+    record,
+    rung,
+)
 from tuner.decision import (
     baseline_drift,
     conclusion,
@@ -250,6 +260,13 @@ def test_the_lucky_launch_of_the_search_is_kept_out_of_the_noise():
     assert floor.score.sd < 0.005
 
 
+def test_a_cold_first_launch_is_named():
+    night = Night(1, sd=0.005)
+    night.launch("baseline", BASELINE, -0.15)
+    night.baseline(5)
+    assert "; trial 0 lies -1" in str(noise_floor(night.records, OBJECTIVE))
+
+
 def test_one_launch_of_everything_leaves_noise_unknown():
     night = Night(1)
     night.baseline()
@@ -323,28 +340,16 @@ def test_a_drift_of_the_baseline_is_said_and_taken_out():
 # How often does a whole night lie?
 
 
-def played(seed, *, candidates=15, gain=0.0, sd=0.01, rung_sd=0.0, drift=0.0, rounds=3, best=2):
-    """Calibration, search with a sentinel every eight launches, confirmation in turns."""
-    night = Night(seed, sd=sd, rung_sd=rung_sd, drift=drift, base={1: 10.0, 256: 300.0})
-    night.baseline(3)
-    for i in range(candidates):
-        night.launch("search", f"c{i}", gain if i == 0 else 0.0)
-        if i % 8 == 7:
-            night.baseline()
-    chosen = finalists(night.records, SMALL, BASELINE)[:best]
-    for turn in range(rounds):
-        for key in chosen:
-            night.launch("confirm", key, gain if key == "c0" else 0.0)
-        if turn < rounds - 1:
-            night.baseline()
-    return concluded(night, SMALL)
-
-
 SMALL = objective((1, 256), decision=Decision(equivalence_percent=1.0))
 
 
+def winner(seed, **options):
+    night = played(seed, lambda records: finalists(records, SMALL, BASELINE), **options)
+    return concluded(night, SMALL).winner_key
+
+
 def false_winners(nights, **options):
-    return sum(played(seed, **options).winner_key is not None for seed in range(nights)) / nights
+    return sum(winner(seed, **options) is not None for seed in range(nights)) / nights
 
 
 def test_nights_without_any_gain_crown_a_winner_at_most_as_often_as_stated():
@@ -355,6 +360,10 @@ def test_nor_do_they_with_more_finalists():
     assert false_winners(300, best=5, rounds=2) < 0.07
 
 
+def test_nor_do_they_where_finalists_follow_each_other_until_the_budget_ends():
+    assert false_winners(100, more=12) < 0.08
+
+
 @pytest.mark.parametrize("drift", [0.0005, -0.0005, 0.002])
 def test_nor_do_they_while_everything_drifts(drift):
     assert false_winners(300, drift=drift) < 0.07
@@ -362,9 +371,7 @@ def test_nor_do_they_while_everything_drifts(drift):
 
 def test_a_gain_of_eight_percent_is_found_through_noise_of_one():
     nights = 200
-    found = Counter(
-        played(seed, gain=math.log(1.08)).winner_key for seed in range(1000, 1000 + nights)
-    )
+    found = Counter(winner(seed, gain=math.log(1.08)) for seed in range(1000, 1000 + nights))
     assert found["c0"] / nights > 0.95
 
 

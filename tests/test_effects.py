@@ -14,6 +14,7 @@ from tuner.effects import (
     effect,
     judge,
     launches_to_decide,
+    odd_ones,
     pooled_noise,
     t_quantile,
 )
@@ -168,6 +169,28 @@ def test_noise_alone_is_no_drift():
 @pytest.mark.parametrize("launches", [group(1.0, 2.0), group(1.0, 2.0, 3.0, step=0.0), []])
 def test_a_drift_needs_three_launches_at_different_times(launches):
     assert drift(launches) is None
+
+
+def test_a_launch_that_does_not_belong_is_named_with_its_distance():
+    cold = group(-0.15, 0.0, 0.01, -0.01, 0.0)
+    ((sample, distance),) = odd_ones(cold)
+    assert sample.position == 0
+    assert distance == pytest.approx(100 * math.expm1(-0.15))
+
+
+def test_among_identical_launches_any_other_is_odd():
+    assert [sample.value for sample, _ in odd_ones(group(1.0, 1.0, 1.0, 1.1))] == [1.1]
+    assert odd_ones(group(1.0, 1.0, 1.0, 1.0)) == []
+
+
+def test_three_launches_show_nothing_odd():
+    assert odd_ones(group(0.0, 0.0, 5.0)) == []
+
+
+def test_noise_is_taken_for_odd_as_often_as_stated():
+    rng = random.Random(2)
+    groups = [group(*(rng.gauss(0, 0.01) for _ in range(7))) for _ in range(1000)]
+    assert 0.03 < sum(bool(odd_ones(g)) for g in groups) / 1000 < 0.07
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from tuner.effects import (
     drift,
     judge,
     launches_to_decide,
+    odd_ones,
     pooled_noise,
 )
 from tuner.records import TrialRecord
@@ -32,10 +33,15 @@ FRESH_LAUNCHES = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseFloor:
-    """Launch-to-launch noise of the score and of each rung; None where nothing was repeated."""
+    """Launch-to-launch noise of the score and of each rung; None where nothing was repeated.
+
+    `odd` are launches of the baseline that do not belong with the others (trial, distance in
+    percent): a cold cache, another regime of the engine. They count all the same.
+    """
 
     score: Noise | None
     rungs: Mapping[int, Noise]
+    odd: Mapping[int, float]
     confidence: float
     control_launches: int
 
@@ -51,9 +57,13 @@ class NoiseFloor:
         if self.score.sd == 0:
             return "all repeated launches were identical: no noise was seen"
         rungs = ", ".join(f"{n.sd_percent:.1f} % at {c}" for c, n in sorted(self.rungs.items()))
+        odd = (
+            f"; trial {trial} lies {distance:+.1f} % from the baseline's other launches"
+            for trial, distance in self.odd.items()
+        )
         return (
             f"launch-to-launch noise {self.score.sd_percent:.1f} % of the score ({rungs};"
-            f" {self.score.df} degrees of freedom)"
+            f" {self.score.df} degrees of freedom){''.join(odd)}"
         )
 
 
@@ -197,11 +207,14 @@ def _noise_floor(arms: Arms) -> NoiseFloor:
         rung.concurrency: pooled_noise(arms.rung(group, rung.concurrency) for group in groups)
         for rung in arms.objective.ladder
     }
+    baseline, confidence = arms.scores(arms.baseline), arms.objective.decision.confidence
+    odd = odd_ones(baseline, confidence=confidence)
     return NoiseFloor(
         score=pooled_noise(arms.scores(group) for group in groups),
         rungs={concurrency: noise for concurrency, noise in rungs.items() if noise is not None},
-        confidence=arms.objective.decision.confidence,
-        control_launches=len(arms.scores(arms.baseline)),
+        odd={int(sample.position): distance for sample, distance in odd},
+        confidence=confidence,
+        control_launches=len(baseline),
     )
 
 

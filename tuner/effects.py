@@ -25,6 +25,7 @@ MOST_LAUNCHES = 50
 """Beyond so many more launches a question counts as not decidable."""
 
 MIN_CONTROL_FOR_DRIFT = 4
+MIN_FOR_ODD = 4
 IDENTICAL = 1e-12
 """Logarithms that differ by less are the same value after rounding."""
 
@@ -186,6 +187,24 @@ def drift(group: Group, *, confidence: float = 0.95) -> Drift | None:
         high_percent=percent(change + half),
         launches=len(group),
     )
+
+
+def odd_ones(group: Group, *, confidence: float = 0.95) -> list[tuple[Sample, float]]:
+    """Launches that do not belong with the rest, each with its distance from them in percent.
+
+    Each is held against all others, |x - mean| / (s sqrt(1 + 1 / (n - 1))) beyond Student's t with
+    n - 2 degrees of freedom at 1 - (1 - confidence) / n (Weisberg, Applied Linear Regression,
+    9.1). Empty with fewer than four launches. None is left out of anything for it.
+    """
+    n, found = len(group), []
+    for i, sample in enumerate(group if n >= MIN_FOR_ODD else ()):
+        rest = [*group[:i], *group[i + 1 :]]
+        distance = sample.value - _mean(rest)
+        error = math.sqrt(_within([rest]).yy / (n - 2) * (1 + 1 / (n - 1)))
+        limit = t_quantile(1 - (1 - confidence) / n, n - 2) * error
+        if abs(distance) > max(limit, IDENTICAL):
+            found.append((sample, percent(distance)))
+    return found
 
 
 def judge(effect: Effect, decision: Decision) -> Judgement:
