@@ -77,7 +77,8 @@ class PlainProgress:
         return said_changes(changes(values, self._study))
 
     def _say(self, text: str) -> None:
-        self._console.print(f"{time.strftime('%H:%M:%S')} {text}", highlight=False, markup=False)
+        line = f"{time.strftime('%H:%M:%S')} {text}"
+        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _score(study: LoadedStudy, record: TrialRecord, records: Sequence[TrialRecord]) -> float | None:

@@ -1,0 +1,116 @@
+"""SIGKILL of the tuner at random moments of a night: nothing is lost, repeated or left alive."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, TUNER, tuner
+from tuner.records import Records
+
+pytestmark = pytest.mark.timeout(1500)
+
+KILLS = 20
+GONE_S = 15.0
+
+
+@pytest.fixture
+def night(tmp_path: Path) -> Path:
+    shutil.copytree(ROOT / "tests" / "small_night", tmp_path / "night")
+    return tmp_path
+
+
+def servers(folder: Path) -> list[int]:
+    """Processes that serve this study, by its surface file in their command line."""
+    marker = str(folder / "night" / "surface.yaml").encode()
+    return [
+        pid for pid, words in command_lines() if marker in words and b"tuner.rehearsal" in words
+    ]
+
+
+def command_lines() -> Iterator[tuple[int, bytes]]:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                yield int(entry.name), (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+
+
+def gone(folder: Path) -> bool:
+    deadline = time.monotonic() + GONE_S
+    while servers(folder):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def test_twenty_kills_of_one_night(night: Path) -> None:
+    rng = random.Random(20)
+    study = night / "night"
+    killed_while_serving = 0
+    for _ in range(KILLS):
+        before = list(Records(study))
+        log = (night / "stderr.log").open("w")
+        run = subprocess.Popen(
+            [*TUNER, "run", "night"], cwd=night, stdout=subprocess.DEVNULL, stderr=log
+        )
+        wait_until_first_launch(run, night / "stderr.log")
+        time.sleep(rng.uniform(0.0, 3.5))
+        killed_while_serving += bool(servers(night))
+        os.kill(run.pid, signal.SIGKILL)
+        run.wait()
+        log.close()
+        assert gone(night), servers(night)
+        after = list(Records(study))
+        assert after[: len(before)] == before
+    whole = [json.dumps(r.values, sort_keys=True) for r in Records(study) if r.kind != "baseline"]
+    assert killed_while_serving >= KILLS // 2
+    tuner(night, "run", "night")
+    records = list(Records(study))
+    assert sum(r.outcome != "interrupted" for r in records) <= 26
+    assert len({r.number for r in records}) == len(records)
+    searched = [json.dumps(r.values, sort_keys=True) for r in records if r.kind == "search"]
+    assert len(searched) == len(set(searched))
+    assert [json.dumps(r.values, sort_keys=True) for r in records if r.kind != "baseline"][
+        : len(whole)
+    ] == whole
+    assert gone(night)
+
+
+def wait_until_first_launch(run: "subprocess.Popen[bytes]", log: Path) -> None:
+    """A run that has not begun its first launch has nothing to lose."""
+    deadline = time.monotonic() + 120
+    while "trial" not in log.read_text():
+        if run.poll() is not None:
+            return
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_records_stops_its_server_and_exits_130(
+    night: Path, number: int
+) -> None:
+    log = (night / "stderr.log").open("w")
+    run = subprocess.Popen([*TUNER, "run", "night"], cwd=night, stdout=log, stderr=log)
+    deadline = time.monotonic() + 120
+    while not servers(night):
+        assert time.monotonic() < deadline, (night / "stderr.log").read_text()
+        time.sleep(0.05)
+    run.send_signal(number)
+    assert run.wait(timeout=60) == 130
+    log.close()
+    said = (night / "stderr.log").read_text()
+    assert "interrupted; everything measured is recorded" in said
+    assert "Traceback" not in said
+    assert not servers(night)
+    assert Records(night / "night").next_number >= 1
