@@ -12,6 +12,11 @@ def test_an_address_where_nobody_answers_is_a_host_error() -> None:
         ray_session.start("not-an-address")
 
 
+def test_the_address_of_a_ray_client_is_refused() -> None:
+    with pytest.raises(HostError, match="asks for a Ray client"):
+        ray_session.start("ray://head:10001")
+
+
 def test_rays_settings_are_not_left_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     before = dict(os.environ)

@@ -32,7 +32,15 @@ _OBJECT_STORE_BYTES = 80_000_000
 # and does not change when the network does.
 _LOOPBACK = "127.0.0.2"
 
+_ATTACH_HINT = (
+    "does it run there? If it asks for a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN "
+    "(or RAY_AUTH_TOKEN_PATH) as on its hosts"
+)
+
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+logger = logging.getLogger(__name__)
 
 
 class HostLost(HostError):
@@ -76,26 +84,39 @@ def start(address: str | None) -> Path | None:
     if ray.is_initialized():
         raise HostError("Ray already runs in this process", hint="close the other Cluster first")
     try:
-        if address is not None:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-            return None
-        folder = default_run_root() / "ray"
-        _remove_dead_sessions(folder)
-        with _environment():
-            context: Any = ray.init(
-                address="local",
-                num_cpus=1,
-                num_gpus=0,
-                object_store_memory=_OBJECT_STORE_BYTES,
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                _node_ip_address=_LOOPBACK,
-                _temp_dir=str(folder),
-            )
+        return _attach(address) if address else _start_local()
     except (RuntimeError, ConnectionError, ValueError, OSError, RayError) as error:
         where = f"at {address}" if address else "on this machine"
-        raise HostError(f"Ray does not start {where}: {_first_line(error)}") from error
+        hint = _ATTACH_HINT if address else "is there room in the folder for temporary files?"
+        raise HostError(f"Ray does not start {where}: {_first_line(error)}", hint=hint) from error
+
+
+def _attach(address: str) -> Path | None:
+    if "://" in address:
+        raise HostError(
+            f"{address} asks for a Ray client", hint="give the cluster's own address, HOST:PORT"
+        )
+    ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    if os.environ.get("RAY_AUTH_MODE") != "token":
+        logger.warning("Ray at %s asks for no token: who reaches it can run code there", address)
+    return None
+
+
+def _start_local() -> Path:
+    folder = default_run_root() / "ray"
+    _remove_dead_sessions(folder)
+    with _environment():
+        context: Any = ray.init(
+            address="local",
+            num_cpus=1,
+            num_gpus=0,
+            object_store_memory=_OBJECT_STORE_BYTES,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            _node_ip_address=_LOOPBACK,
+            _temp_dir=str(folder),
+        )
     return Path(context.address_info["session_dir"])
 
 
