@@ -23,7 +23,10 @@ CONFIRM_LAUNCHES = 3
 TIGHTEN_LAUNCHES = 6
 """With budget to spare: up to this many launches of what is still undecided."""
 
-Phase = Literal["calibrate", "hypotheses", "search", "confirm", "tighten"]
+SETTLE_LAUNCHES = 2
+"""Launches of a stated hypothesis that one left undecided: a second settles most of them."""
+
+Phase = Literal["calibrate", "hypotheses", "search", "settle", "confirm", "tighten"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,17 +254,43 @@ def _search(now: Situation) -> Job | None:
 
 
 def _owed(now: Situation) -> int:
-    """Launches that confirming would still cost if the search ended here.
+    """Launches that settling and confirming would still cost if the search ended here.
 
     Never less than what one new finalist needs: the search may yet find it.
     """
-    rounds = confirm_launches(now.total)
+    rounds, settling = confirm_launches(now.total), len(_unsettled(now, SETTLE_LAUNCHES))
     if not any(record.kind == "confirm" for record in now.records):
-        return reserve(now.total)
+        return reserve(now.total) + settling
     keys = finalists(now.records, now.objective, now.baseline.key)[: finalist_count(now.total)]
     missing = sum(max(0, rounds - _confirmations(now, key)) for key in keys)
     between = max(0, rounds - 1 - _baselines_since_first_confirmation(now))
-    return max(missing + between, 2 * rounds - 1)
+    return max(missing + between, 2 * rounds - 1) + settling
+
+
+def _unsettled(now: Situation, launches: int) -> list[TrialRecord]:
+    """A launch of each hypothesis that is undecided after fewer launches than that."""
+    found = []
+    for key in unsettled_hypotheses(now.records, now.space.hypotheses, now.objective):
+        made = [r for r in now.records if r.key == key and r.outcome == "completed"]
+        pending = sum(_key(job) == key for job in now.pending)
+        if len(made) + pending < launches:
+            found.append(made[0])
+    return found
+
+
+def _again(now: Situation, record: TrialRecord, phase: Phase) -> Job:
+    return Job(
+        phase=phase,
+        kind="hypothesis",
+        configuration=now.space.configuration(record.values),
+        hypothesis=record.hypothesis,
+    )
+
+
+def _settle(now: Situation) -> Job | None:
+    """Late in the night, so that more launches of the baseline stand beside the second one."""
+    undecided = _unsettled(now, SETTLE_LAUNCHES)
+    return _again(now, undecided[0], "settle") if undecided else None
 
 
 def _confirm(now: Situation) -> Job | Wait | None:
@@ -304,19 +333,17 @@ def _tighten(now: Situation) -> Job | Wait | None:
     """With budget to spare, launch again what is still undecided."""
     if now.pending:
         return Wait()
-    for key in unsettled_hypotheses(now.records, now.space.hypotheses, now.objective):
-        launches = [r for r in now.records if r.key == key and r.outcome == "completed"]
-        if len(launches) < TIGHTEN_LAUNCHES:
-            record = launches[0]
-            return Job(
-                phase="tighten",
-                kind="hypothesis",
-                configuration=now.space.configuration(record.values),
-                hypothesis=record.hypothesis,
-            )
+    undecided = _unsettled(now, TIGHTEN_LAUNCHES)
+    if undecided:
+        return _again(now, undecided[0], "tighten")
     return _next_round(
         now,
         finalists(now.records, now.objective, now.baseline.key)[:1],
         TIGHTEN_LAUNCHES,
         "tighten",
     )
+
+
+def _spare(now: Situation) -> Job | None:
+    """Too few launches are left to confirm anything: what they find is for the next run."""
+    return None if now.exhausted else Job(phase="search", kind="search")

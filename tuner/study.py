@@ -20,7 +20,7 @@ from tuner.launches import expected_launch_s, launch_spec
 from tuner.quality import OutputQuality
 from tuner.records import Records, TrialRecord
 from tuner.schedule import Job, Situation, Stop, Wait, launches_made, next_job
-from tuner.score import score
+from tuner.score import best_ratios, score, slo_breaches
 from tuner.search import Observation, Searcher, observation
 from tuner.space import Configuration
 from tuner.trial import TrialNote, TrialOrder, run_trial
@@ -181,9 +181,10 @@ class StudyRun:
     def _order(self, job: Job, configuration: Configuration) -> TrialOrder:
         launch = launch_spec(self.study, configuration)
         records = list(self.records)
-        objective, baseline = self.study.objective, self.study.baseline.key
+        objective = self.study.objective
+        base = reference(records, objective, self.study.baseline.key)
         known = {}
-        if job.kind in ("hypothesis", "search") and job.phase != "tighten":
+        if job.phase in ("hypotheses", "search") and job.kind != "baseline":
             known = {r.effective_key: r.number for r in records if r.effective_key and r.rungs}
         return TrialOrder(
             number=self._next_number,
@@ -195,9 +196,10 @@ class StudyRun:
             gpus=engines.create(launch).gpus_needed(),
             objective=objective,
             prune=job.kind == "search",
-            reference=reference(records, objective, baseline),
+            reference=base,
             noise=noise_by_rung(records, objective),
             best=self._best_score(records),
+            ceilings=best_ratios((r.rungs for r in records), base, objective),
             known=known,
             baseline_quality=self._baseline_quality(records),
             nearest=self._nearest(configuration, records),
@@ -224,9 +226,14 @@ class StudyRun:
         return {**launch.flags, **launch.env}
 
     def _best_score(self, records: Sequence[TrialRecord]) -> float:
-        base = reference(records, self.study.objective, self.study.baseline.key)
-        scores = [score(r.rungs, base, self.study.objective) for r in records]
-        return max([1.0, *(s for s in scores if s is not None)])
+        """Of the launches that served the whole ladder within all limits; the baseline is 1."""
+        objective = self.study.objective
+        base = reference(records, objective, self.study.baseline.key)
+        served = [r.rungs for r in records if r.outcome == "completed"]
+        scores = [
+            score(rungs, base, objective) for rungs in served if not slo_breaches(rungs, objective)
+        ]
+        return max([1.0, *(value for value in scores if value is not None)])
 
     def _handle_events(self) -> None:
         for event in self._executor.poll(POLL_S):

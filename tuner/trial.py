@@ -41,8 +41,9 @@ class TrialOrder(Frozen):
     """What to launch and how to judge it on the way.
 
     `reference` holds the baseline's tok/s per rung and `noise` the relative sd of a launch there,
-    both empty while they are not known; `best` is the best score so far; `known` maps effective
-    keys to the trial that has them.
+    both empty while they are not known; `best` is the best score so far, `ceilings` the best ratio
+    seen at each rung; `known` maps effective keys to the trial that has them. `nearest` holds flags
+    and variables of the most similar configuration that served: blame starts from what differs.
     """
 
     number: int
@@ -57,6 +58,7 @@ class TrialOrder(Frozen):
     reference: dict[int, float] = {}
     noise: dict[int, float] = {}
     best: float = 1.0
+    ceilings: dict[int, float] = {}
     known: dict[str, int] = {}
     baseline_quality: OutputQuality = OutputQuality()
     nearest: dict[str, Value] = {}
@@ -230,7 +232,12 @@ async def _climb(
         )
         if order.prune and index + 1 < len(order.objective.ladder):
             course.pruned_because = hopeless(
-                course.rungs, order.reference, order.noise, order.objective, order.best
+                course.rungs,
+                order.reference,
+                order.noise,
+                order.objective,
+                order.best,
+                ceilings=order.ceilings,
             )
             if course.pruned_because:
                 course.outcome = "pruned"
