@@ -240,7 +240,7 @@ def test_faults_inside_a_stream_are_failures_and_score_nothing(truth, fault, err
     assert ours.requests_failed > 4
     assert ours.first_error is not None
     assert error in ours.first_error
-    assert ours.output_tok_s < 10
+    assert ours.output_tok_s < 30  # what was cut before its fault; an honest server gives 700
 
 
 def test_a_dead_server_ends_the_load_at_once_with_all_its_failures():
@@ -264,9 +264,9 @@ def test_the_engines_load_is_sampled_through_the_window(truth):
         return None if calls == 2 else (3.0, 1.0)
 
     result = played(truth, "interval_ms=20", plan(2, window_s=1.2), probe=probe)
-    assert 3 <= calls <= 6
+    assert 2 <= calls <= 6
     assert len(result.load_samples) == calls - 1
-    assert all(result.start_s <= at <= result.end_s for at, _, _ in result.load_samples)
+    assert all(at >= result.start_s for at, _, _ in result.load_samples)
     load = measured(result, 2).engine_load
     assert load is not None
     assert (load.running_mean, load.queued_max) == (3, 1)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tuner.definitions import Value
 from tuner.failure_rules.names import canonical, spellings
 
-_FLAG = re.compile(r"(?<![\w-])--([A-Za-z][\w-]+)")
+_FLAG = re.compile(r"(?<![\w/-])--([A-Za-z][\w-]+)")
 _VARIABLE = re.compile(r"(?<![\w-])([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)(?![\w-])")
 _PARALLEL = ("tp", "ep", "dp", "pp")
 _UNTOLD = ("model", "model-path", "served-model-name", "host", "tokenizer", "tokenizer-path")
@@ -84,7 +84,7 @@ def _is_quoted(name: str, value: Value, text: str) -> bool:
 
 
 def written_in(text: str) -> list[str]:
-    """The flags that a message writes with their dashes."""
+    """The flags that a message writes with their dashes; of `--a/--b` the first."""
     return list(dict.fromkeys(canonical(name) for name in _FLAG.findall(text)))
 
 

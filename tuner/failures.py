@@ -172,7 +172,6 @@ def _suspects(
     suspects = (
         failure_blame.sized(number, launched)
         or failure_blame.named_in(text, launched)
-        or failure_blame.written_in(text)
         or failure_blame.usual(groups, launched, reading.engine)
         or new
         or failure_blame.usual(groups, reading.resolved or launched, reading.engine)
@@ -194,6 +193,8 @@ def _explained(
     else:
         text = reading.message(hit.line)
         blame = _suspects(groups, text, hit.number, reading, flags, nearest)
+        if not blame and rule.kind == "arg_parse":
+            blame = failure_blame.written_in(text)
     stops = (rule.action or CLASSES[rule.kind].action) == "stop-study"
     return verdict(
         rule.kind,

@@ -76,8 +76,16 @@ _STOPPING = (
     "SIGTERM received",
     "Gracefully exiting",
 )
+_WORDS_CHARS = 30
 _SERVED = ("Decode batch", "Prefill batch", '" 200', "generation throughput:")
-_PROBES = ("GET /health", "GET /metrics", "GET /v1/models", "GET /server_info", "GET /get_server")
+_IDLE = (
+    "generation throughput: 0.0",
+    "GET /health",
+    "GET /metrics",
+    "GET /v1/models",
+    "GET /server_info",
+    "GET /get_server",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +150,8 @@ def _served(text: str, start: int, find: Callable[[str, int, int], int]) -> int:
         low, high = start, len(text)
         at = find(word, low, high)
         while at >= 0:
-            line = text[text.rfind("\n", 0, at) + 1 : at]
-            if not any(probe in line for probe in _PROBES):
+            line = text[text.rfind("\n", 0, at) + 1 : at + _WORDS_CHARS]
+            if not any(idle in line for idle in _IDLE):
                 found.append(at)
                 break
             low, high = (at + 1, high) if forward else (low, at)

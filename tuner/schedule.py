@@ -99,6 +99,7 @@ def next_job(now: Situation) -> Job | Wait | Stop:
         _search,
         _confirm,
         _tighten,
+        _spare,
     ):
         choice = choose(now)
         if choice is not None:

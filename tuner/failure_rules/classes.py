@@ -119,7 +119,7 @@ CLASSES: Mapping[str, FailureClass] = {
         "Look at nvidia-smi and the kernel log, then try once more; if it comes again, bisect"
         " the backend flags.",
         ("speculative", "moe-runner", "attention-backend", "graph-size"),
-        ("quantization", "graphs"),
+        ("quantization",),
     ),
     "kernel_assert": _class(
         "A kernel's own check failed",

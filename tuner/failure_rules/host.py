@@ -51,8 +51,14 @@ RULES: tuple[Rule, ...] = (
         "no gpu",
         "gpu_hw",
         Tier.HARDWARE,
-        ("No CUDA GPUs are available", "no CUDA-capable device", "invalid device ordinal"),
-        r"No CUDA GPUs are available|no CUDA-capable device|invalid device ordinal",
+        (
+            "No CUDA GPUs are available",
+            "no CUDA-capable device",
+            "invalid device ordinal",
+            "No accelerator",
+        ),
+        r"No CUDA GPUs are available|no CUDA-capable device|invalid device ordinal"
+        r"|No accelerator \(.* available",
         "The GPUs that were handed out are not there.",
         advice="Check nvidia-smi and CUDA_VISIBLE_DEVICES: the server sees fewer GPUs than the"
         " study gives it.",
@@ -105,7 +111,6 @@ RULES: tuple[Rule, ...] = (
         r"EADDRINUSE|[Aa]ddress already in use|\[Errno 98\]|server socket has failed to listen"
         r"|[Pp]ort \d+ is already in use",
         "Uvicorn, torch's store and NCCL say it in different words; the port may be an inner one.",
-        blame=(("port",),),
     ),
     rule(
         "kernel oom",
@@ -208,6 +213,18 @@ RULES: tuple[Rule, ...] = (
         r"|^Exit code: -9\b|Failed core proc\(s\): \{[^}]*: -9",
         "SIGKILL of a child without a word is the kernel's doing; the launcher's own -9 is not"
         " evidence, it kills itself.",
+    ),
+    rule(
+        "missing program",
+        "package_env",
+        Tier.LOCAL,
+        ("exit status 127", "command not found", "o such file or directory: '"),
+        r"exit status 127|^(?:\S*sh: )?(?:line \d+: |\d+: )?\S+: (?:command )?not found$"
+        r"|FileNotFoundError: \[Errno 2\] No such file or directory: '[\w.+-]+'$",
+        "A program that the engine calls is not on the PATH; nvcc and compilers have their own"
+        " class.",
+        unless=r"nvcc|gcc|g\+\+|ninja|cc1plus",
+        advice="Install the program that the message names, or mend the server's PATH.",
     ),
     rule(
         "missing library of an option",

@@ -19,7 +19,6 @@ CONCEPTS: Mapping[str, tuple[str, ...]] = {
     "dp": ("dp-size", "data-parallel-size", "dp"),
     "pp": ("pp-size", "pipeline-parallel-size", "pp"),
     "ep": ("ep-size", "enable-expert-parallel", "ep"),
-    "graphs": ("disable-cuda-graph", "enforce-eager"),
     "speculative": (
         "speculative-algorithm",
         "speculative-config",
@@ -33,7 +32,6 @@ CONCEPTS: Mapping[str, tuple[str, ...]] = {
     "moe-runner": ("moe-runner-backend", "moe-backend"),
     "a2a": ("moe-a2a-backend", "all2all-backend"),
     "page": ("page-size", "block-size"),
-    "port": ("port", "nccl-port", "dist-init-addr", "tokenizer-worker-num"),
     "piecewise": ("enable-piecewise-cuda-graph", "cuda-graph-backend-prefill"),
     "compile": (
         "enable-torch-compile",
