@@ -62,6 +62,25 @@ def test_the_suspect_that_explains_more_crashes_is_likelier():
     assert str(feasibility.suspects()[0]) == "graph=true in 2 of 2 crashes, never survived"
 
 
+def test_what_the_log_names_is_likelier():
+    feasibility = learned(({}, True))
+    crash = {**BASE, "graph": True, "backend": "triton", "streams": 256}
+    feasibility.crashed(crash, named=["backend"])
+
+    assert feasibility.p_crash({**BASE, "backend": "triton"}) > 0.5
+    assert feasibility.p_crash({**BASE, "graph": True, "streams": 256}) < 0.5
+    assert str(feasibility.suspects()[0]).startswith("backend=triton ")
+
+
+def test_two_that_the_log_names_together_are_suspected_as_a_pair():
+    feasibility = learned(({}, True), ({"graph": True}, True), ({"backend": "triton"}, True))
+    crash = {**BASE, "graph": True, "backend": "triton", "mem": 0.8, "streams": 32}
+    feasibility.crashed(crash, named=["backend", "graph"])
+    feasibility.survived({**BASE, "mem": 0.8, "streams": 32})
+
+    assert {str(s) for s in feasibility.suspects()[0].settings} == {"graph=true", "backend=triton"}
+
+
 def test_a_number_is_suspected_from_where_it_crashed_onwards():
     feasibility = learned(({}, True), ({"mem": 0.93}, False))
 

@@ -69,6 +69,30 @@ def test_only_what_would_fail_again_is_the_configurations_fault(action, expected
     assert result(record(1, outcome="failed", rates={}, failure=failure(action))) == expected
 
 
+def test_a_crash_names_the_parameters_that_its_log_points_at():
+    space = Space(
+        SpaceDefinition.model_validate(
+            {
+                "parameters": {
+                    "graph": {"type": "bool", "flag": "--enable-graph"},
+                    "mscclpp": {"type": "bool", "env": "MSCCLPP"},
+                    "mem": {"type": "bool"},
+                    "build": {"type": "bool", "build": True},
+                }
+            }
+        )
+    )
+    blame = ["enable-graph", "MSCCLPP", "tp", "build"]
+    failed = failure("never").model_copy(update={"blame": blame})
+
+    seen = observation(
+        record(1, outcome="failed", rates={}, failure=failed), space, REFERENCE, OBJECTIVE
+    )
+
+    assert seen is not None
+    assert seen.result == Crashed("oom", frozenset({"graph", "mscclpp"}))
+
+
 def test_a_duplicate_names_what_it_duplicates():
     assert result(record(4, outcome="duplicate", rates={}, duplicate_of=2)) == Duplicate(2)
 

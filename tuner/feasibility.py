@@ -1,10 +1,10 @@
 """Which settings crash the server: suspects after a crash, cleared by a launch that served. Pure.
 
 A crash makes every setting of its configuration, and every pair of them, a suspect; a launch that
-served clears all of its own. Of what is left, singles are likelier causes than pairs, and each
-further crash that one suspect explains makes it likelier still. A numeric setting is suspected as
-this value, as this value or more, and as this value or less, so that memory which ran out at
-0.95 is not tried at 0.97.
+served clears all of its own. Of what is left, singles are likelier causes than pairs; what the
+failure itself names and what explains further crashes is likelier still. A number is suspected as
+this value, as this value or more, and as this value or less, so that memory which ran out at 0.95
+is not tried at 0.97.
 """
 
 import json
@@ -20,6 +20,8 @@ PAIR_WEIGHT = 0.1
 """How much likelier a single setting is to be the cause than one given pair."""
 REPEAT_FACTOR = 10.0
 """How much likelier a suspect becomes with each further crash that it explains."""
+NAMED_FACTOR = 10.0
+"""How much likelier a suspect is where the crash itself names all of its parameters."""
 MAX_REPEATS = 60
 """Where the factor above stops growing, far short of overflow."""
 REPORTED_PROBABILITY = 0.2
@@ -61,11 +63,13 @@ class Suspect:
 
 @dataclass(slots=True)
 class _Crash:
-    """What one crash can still be blamed on; `weight` is that of all its suspects together."""
+    """What one crash can still be blamed on; `named` are the parameters that its log names."""
 
     values: Mapping[str, Value]
+    named: frozenset[str]
     suspects: set[Settings]
     weight: float = 0.0
+    """Of all its suspects together."""
 
 
 class Feasibility:
@@ -83,8 +87,8 @@ class Feasibility:
             del self._weights[suspect]
         self._weigh()
 
-    def crashed(self, values: Mapping[str, Value]) -> None:
-        """The server crashed, and these values are to blame."""
+    def crashed(self, values: Mapping[str, Value], named: Iterable[str] = ()) -> None:
+        """The server crashed, and these values are to blame: the `named` ones most of all."""
         innocent: set[Settings] = set()
         fresh = [s for s in _suspects_of(values) if s not in self._weights]
         for survivor in self._survivors:
@@ -93,7 +97,7 @@ class Feasibility:
         self._weights.update(dict.fromkeys(fresh, 0.0))
         for earlier in self._crashes:
             earlier.suspects |= _held(fresh, earlier.values)
-        self._crashes.append(_Crash(values, _held(self._weights, values)))
+        self._crashes.append(_Crash(values, frozenset(named), _held(self._weights, values)))
         self._weigh()
 
     def p_crash(self, values: Mapping[str, Value]) -> float:
@@ -110,7 +114,13 @@ class Feasibility:
     def _guilt(self, crash: _Crash, held: set[Settings]) -> float:
         if not crash.weight:
             return 0.0
-        return math.fsum(self._weights[s] for s in crash.suspects & held) / crash.weight
+        return self._weight(crash, crash.suspects & held) / crash.weight
+
+    def _weight(self, crash: _Crash, suspects: Iterable[Settings]) -> float:
+        return math.fsum(
+            self._weights[s] * (NAMED_FACTOR if crash.named.issuperset(_names(s)) else 1.0)
+            for s in suspects
+        )
 
     def _suspect(self, settings: Settings) -> Suspect:
         explained = [crash for crash in self._crashes if settings in crash.suspects]
@@ -131,7 +141,7 @@ class Feasibility:
             prior = 1.0 if len(suspect) == 1 else PAIR_WEIGHT
             self._weights[suspect] = prior * REPEAT_FACTOR ** min(count - 1, MAX_REPEATS)
         for crash in self._crashes:
-            crash.weight = math.fsum(self._weights[s] for s in crash.suspects)
+            crash.weight = self._weight(crash, crash.suspects)
 
 
 def _held(suspects: Iterable[Settings], values: Mapping[str, Value]) -> set[Settings]:
@@ -158,6 +168,10 @@ def _holds(setting: Setting, values: Mapping[str, Value]) -> bool:
     if not _is_number(value):
         return False
     return value >= setting.value if setting.relation == ">=" else value <= setting.value
+
+
+def _names(suspect: Settings) -> set[str]:
+    return {setting.name for setting in suspect}
 
 
 def _rank(suspect: Suspect) -> tuple[float, int, int, bool, Settings]:
@@ -192,11 +206,9 @@ def _plainest(suspects: Iterable[Suspect]) -> list[Suspect]:
     """Without those that only say again what a likelier one has said of the same parameters."""
     kept: list[Suspect] = []
     for suspect in suspects:
-        names = {setting.name for setting in suspect.settings}
+        names = _names(suspect.settings)
         said = (
-            {setting.name for setting in other.settings} <= names
-            and other.crashes >= suspect.crashes
-            for other in kept
+            _names(other.settings) <= names and other.crashes >= suspect.crashes for other in kept
         )
         if not any(said):
             kept.append(suspect)

@@ -85,17 +85,13 @@ class History:
     def _weigh(self, key: str) -> None:
         """Once for each configuration: a launch repeated is no further evidence."""
         known = self._known[key]
-        if isinstance(known.last, Crashed):
-            self._weigh_once(key, served=False)
-        elif isinstance(self.standing(key), Completed | Pruned):
-            self._weigh_once(key, served=True)
-
-    def _weigh_once(self, key: str, *, served: bool) -> None:
-        if (key, served) in self._weighed:
+        values, crashed = known.configuration.as_dict(), isinstance(known.last, Crashed)
+        if (key, crashed) in self._weighed:
             return
-        self._weighed.add((key, served))
-        values = self._known[key].configuration.as_dict()
-        if served:
+        if isinstance(known.last, Crashed):
+            self.feasibility.crashed(values, known.last.named)
+        elif isinstance(self.standing(key), Completed | Pruned):
             self.feasibility.survived(values)
         else:
-            self.feasibility.crashed(values)
+            return
+        self._weighed.add((key, crashed))

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from tuner.definitions import Objective
+from tuner.failures import Failure
 from tuner.records import TrialKind, TrialRecord
 from tuner.score import rung_ratios, score, slo_breaches
-from tuner.space import Configuration, Space
+from tuner.space import Configuration, Space, flag_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,13 @@ class Pruned:
 
 @dataclass(frozen=True, slots=True)
 class Crashed:
-    """The server failed and would fail again: the configuration is at fault."""
+    """The server failed and would fail again: the configuration is at fault.
+
+    `named` are the parameters that the failure points at, if it does.
+    """
 
     kind: str
+    named: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,7 @@ def observation(
 
     Raises SpaceError where the record's values do not belong to the space.
     """
-    result = _result(record, reference, objective)
+    result = _result(record, space, reference, objective)
     if result is None:
         return None
     return Observation(
@@ -87,15 +92,14 @@ def observation(
 
 
 def _result(
-    record: TrialRecord, reference: Mapping[int, float], objective: Objective
+    record: TrialRecord, space: Space, reference: Mapping[int, float], objective: Objective
 ) -> Result | None:
     if record.outcome == "interrupted":
         return None
     if record.duplicate_of is not None:
         return Duplicate(record.duplicate_of)
     if record.failure is not None:
-        kind = record.failure.kind
-        return Crashed(kind) if record.failure.action == "never" else Ours(kind)
+        return _failed(record.failure, space)
     ratios = rung_ratios(record.rungs, reference, objective)
     if record.outcome == "pruned":
         return Pruned(ratios, record.pruned_because or "")
@@ -103,3 +107,15 @@ def _result(
     if value is None:
         return Ours("not every rung was measured")
     return Completed(value, ratios, len(slo_breaches(record.rungs, objective)))
+
+
+def _failed(failure: Failure, space: Space) -> Crashed | Ours:
+    if failure.action != "never":
+        return Ours(failure.kind)
+    blame = set(failure.blame)
+    named = (
+        name
+        for name, parameter in space.parameters.items()
+        if parameter.env in blame or flag_of(name, parameter) in blame
+    )
+    return Crashed(failure.kind, frozenset(named))
