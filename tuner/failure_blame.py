@@ -80,7 +80,7 @@ def _is_quoted(name: str, value: Value, text: str) -> bool:
     """Whether a text quotes the value that a flag has, where the value is telling."""
     if not isinstance(value, str) or name in _UNTOLD or value.lower() in _PLAIN or len(value) < 3:
         return False
-    return re.search(rf"(?<![\w/-]){re.escape(value)}(?![\w/-])", text) is not None
+    return re.search(rf"(?<![\w/-]){re.escape(value)}(?![\w/-]|\.\w)", text) is not None
 
 
 def written_in(text: str) -> list[str]:

@@ -19,7 +19,7 @@ from tuner.log_lines import (
     next_line,
     previous_line,
 )
-from tuner.log_phases import STAGES, Phase, Stage, Timeline, is_sglang
+from tuner.log_phases import ASKED, STAGES, Phase, Stage, Timeline, is_sglang
 
 _LINE_CHARS = 4000
 _ABOVE_CHARS = 8000
@@ -76,7 +76,10 @@ class Reading:
     def __init__(
         self, text: str, engine: str, phase: Phase | None, flags: Mapping[str, Value]
     ) -> None:
-        self.text = text = condensed(text)
+        text = condensed(text)
+        asked = [at for word in ASKED if (at := text.find(word)) >= 0]
+        self._asked_to_stop = bool(asked)
+        self.text = text = text[: text.rfind("\n", 0, min(asked)) + 1] if asked else text
         self.engine = engine
         self.is_sglang = is_sglang(text, engine)
         self.resolved = failure_blame.said(text)
@@ -103,7 +106,8 @@ class Reading:
     @cached_property
     def ended_orderly(self) -> bool:
         """Whether the log ends in a shutdown that was asked for."""
-        return self.last_stage is Stage.STOPPING and self.death is None
+        stopped = self._asked_to_stop or self.last_stage is Stage.STOPPING
+        return stopped and self.death is None
 
     @cached_property
     def death(self) -> str | None:

@@ -61,6 +61,7 @@ _VLLM: Mapping[str, Stage] = {
     "Starting to load model": Stage.LOADING,
     "Loading model weights took": Stage.LOADED,
     "Model loading took": Stage.LOADED,
+    "Loading weights took": Stage.LOADED,
     "KV cache size:": Stage.LOADED,
     "# GPU blocks:": Stage.LOADED,
     "Warming up model for the compilation": Stage.CAPTURING,
@@ -70,12 +71,9 @@ _VLLM: Mapping[str, Stage] = {
     "Graph capturing finished": Stage.CAPTURED,
 }
 _VLLM_READY = "Application startup complete"
-_STOPPING = (
-    "Application shutdown complete",
-    "Shutting down",
-    "SIGTERM received",
-    "Gracefully exiting",
-)
+ASKED = ("SIGTERM received", "Gracefully exiting", "[shutdown] API server: shutdown triggered")
+"""What a server says when it was told to stop; it may call its own end an error after that."""
+_STOPPING = (*ASKED, "Application shutdown complete", "Shutting down")
 _WORDS_CHARS = 30
 _SERVED = ("Decode batch", "Prefill batch", '" 200', "generation throughput:")
 _IDLE = (

@@ -268,6 +268,7 @@ DEATH: tuple[str, ...] = (
     "EngineDeadError",
     "WorkerProc failed to start",
     "died unexpectedly",
+    "exited unexpectedly",
     "terminate called",
     "Fatal Python error",
     "Segmentation fault",

@@ -87,6 +87,7 @@ FATAL = re.compile(
     r"|EngineCore encountered a fatal error"
     r"|WorkerProc failed to start"
     r"|Worker proc \S+ died unexpectedly"
+    r"|engine core exited unexpectedly"
     r"|Application startup failed\. Exiting"
     r"|watchdog timeout \(self\.watchdog_timeout=[\d.]+(?:, self\.soft=False)?\)"
     r"|Watchdog timeout \(self\.watchdog_timeout"
