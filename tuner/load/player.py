@@ -3,7 +3,7 @@
 import asyncio
 import gc
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -168,12 +168,12 @@ class _Rung:
 
     async def _pause(self, duration_s: float) -> None:
         """Wait, but not beyond the end."""
-        if duration_s > 0:
-            try:
-                async with asyncio.timeout(duration_s):
+        until_s = perf_counter() + duration_s
+        # uvloop's timers count milliseconds and may ring early.
+        while not self._over.is_set() and (left_s := until_s - perf_counter()) > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
                     await self._over.wait()
-            except TimeoutError:
-                return
 
     async def _stop(self, tasks: Sequence[asyncio.Task[None]]) -> None:
         self._over.set()
