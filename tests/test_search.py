@@ -228,6 +228,19 @@ def test_neighbours_of_the_best_are_proposed_and_a_duplicate_is_never_the_best()
     assert {proposal.key for proposal in proposals if proposal} <= neighbours
 
 
+@pytest.mark.parametrize(("launches", "all_near"), [(1, True), (20, False)])
+def test_the_first_proposals_are_all_near_the_best(launches, all_near):
+    base = MIXED.configuration({})
+    near = {neighbour.key for neighbour in MIXED.neighbours(base)}
+    search = searcher(MIXED)
+    for number in range(launches):
+        search.tell(seen(number, base, Completed(1.0), "baseline"))
+
+    proposals = [search.ask() for _ in range(8)]
+
+    assert {proposal.key in near for proposal in proposals if proposal} == {True, all_near}
+
+
 def test_what_the_space_forbids_is_never_proposed():
     over = Space(
         GRID.definition.model_copy(
@@ -259,7 +272,9 @@ def test_where_a_sampler_draws_nothing_new_chance_does(monkeypatch):
 
 
 def test_inactive_parameters_are_left_out():
-    made = night(searcher(MIXED), 60, judged=lambda _: Completed(1.0))
+    search = searcher(MIXED, sampler="RandomSampler", local_share=0.0)
+
+    made = night(search, 60, judged=lambda _: Completed(1.0))
 
     values = [observation.configuration.as_dict() for observation in made]
     assert all(("steps" in v) == v["spec"] for v in values)

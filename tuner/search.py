@@ -63,6 +63,8 @@ __all__ = [
 
 LOCAL_SHARE = 0.5
 """Share of the proposals that are a neighbour of the best so far."""
+LOCAL_FIRST = 12
+"""Launches before which all are: samplers begin at random, and chance crashes."""
 DARING_SHARE = 0.03
 """Share of the proposals that ignore what is thought to crash: it may be wrong."""
 LIKELY_CRASH = 0.5
@@ -168,7 +170,7 @@ class Searcher:
     def _candidates(self, rng: random.Random) -> Iterator[tuple[Configuration, Notes]]:
         """In order of preference, and always ending; the last are for when all before fail."""
         local = self._neighbours_of_best(rng)
-        if rng.random() < self._local_share:
+        if rng.random() < self._share_of_neighbours():
             yield from ((neighbour, {}) for neighbour in local)
         for point, notes in islice(self._points(rng.getrandbits(32)), self._draws):
             yield from ((configuration, notes) for configuration in self._admitted(point))
@@ -178,6 +180,10 @@ class Searcher:
             yield from ((configuration, {}) for configuration in self._admitted(point))
         if (self._size or math.inf) <= LISTED:
             yield from ((configuration, {}) for configuration in self._space.configurations())
+
+    def _share_of_neighbours(self) -> float:
+        first = self._history.told < LOCAL_FIRST and self._local_share > 0
+        return 1.0 if first else self._local_share
 
     @cached_property
     def _size(self) -> int | None:

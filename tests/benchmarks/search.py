@@ -187,7 +187,9 @@ def _proposals(searcher: Searcher, space: Space, outcome: Outcome) -> Iterator[C
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, default=4)
-    parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument(
+        "--methods", nargs="*", default=["random", "TPE", "ours"], choices=list(METHODS)
+    )
     options = parser.parse_args()
     columns = ("crash30", "crash60", "regret30", "regret60", "ask ms")
     widths = (9, 9, 15, 15, 8)
