@@ -1,12 +1,13 @@
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.rehearsed import PATIENCE_S, STARTUP, TABLE, free_port
+from tests.rehearsed import PATIENCE_S, ROOT, STARTUP, TABLE, free_port
 from tuner import engines
 from tuner.definitions import EngineDefinition
 from tuner.engines.base import LaunchSpec
@@ -41,6 +42,8 @@ def test_its_command_is_the_tuners_own_interpreter_with_the_surface_and_the_flag
         *("--model-path", "toy", "--tp-size", "8", "--enable-mscclpp"),
     )
     assert made.injected_argv[:4] == ("--host", "127.0.0.1", "--port", "18777")
+    assert made.full_env["PYTHONPATH"].split(os.pathsep)[0] == str(ROOT)
+    assert made.env == {}
 
 
 def test_a_study_may_launch_it_in_its_own_way(tmp_path):
