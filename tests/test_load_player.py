@@ -133,10 +133,22 @@ def test_a_surface_is_measured_in_its_own_seconds(truth):
     result = played(truth, "ttft_ms=80,interval_ms=20,tokens=4", scaled, time_scale=20.0)
     assert (result.start_s, result.end_s) == (10.0, 40.0)
     ours = measured(result, 4)
-    assert ours.window_s == 30
+    assert ours.window_s == pytest.approx(30)
     assert ours.tok_s_per_user == pytest.approx(200 / 20, rel=0.1)
     assert ours.ttft_ms is not None
     assert ours.ttft_ms.p50 == pytest.approx(1600, rel=0.1)
+
+
+def test_the_window_waits_for_the_first_token_of_every_stream(truth):
+    result = played(truth, "ttft_ms=450,interval_ms=20,tokens=4", plan(4, warmup_s=0.2))
+    firsts = [t.events[0][0] for t in result.timings if t.index == 0]
+    assert len(firsts) == 4
+    assert max(firsts) <= result.start_s + 0.05
+
+
+def test_the_window_does_not_wait_for_ever(truth):
+    result = played(truth, "ttft_ms=3000,interval_ms=20,tokens=4", plan(4, warmup_s=0.1))
+    assert 0.1 <= result.start_s < 2.5
 
 
 def test_usage_at_the_end_alone_is_enough(truth):

@@ -88,6 +88,13 @@ class Connection(asyncio.Protocol):
         """True where the next exchange can start."""
         return not self.closed and self._raw is None
 
+    @property
+    def heard(self) -> bool:
+        """True once some of an answer's body came, or an exchange ended without."""
+        if self._raw is None or self._exchanges > 1:
+            return self._exchanges > 0
+        return bool(self._raw.chunks)
+
     async def exchange(self, request: bytes, *, stall_s: float = STALL_S) -> RawExchange:
         """Send a request and wait for the end of the answer, however it ends.
 

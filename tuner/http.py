@@ -172,6 +172,8 @@ class StockChannel:
             timeout=stall_s, verify=context, trust_env=not is_loopback(server_url(url).host)
         )
         self._task: asyncio.Task[None] | None = None
+        self.heard = False
+        """True once the server answered something."""
 
     async def open(self) -> None:
         """Nothing: httpx connects when it must."""
@@ -215,6 +217,7 @@ class StockChannel:
                     raw.status, raw.headers = response.status_code, response.headers.raw
                     async for chunk in response.aiter_raw():
                         raw.chunks.append((perf_counter(), chunk))
+                        self.heard = True
             raw.done_s = perf_counter()
         except HttpError as exc:
             if isinstance(exc.__cause__, httpx.ConnectError | httpx.ConnectTimeout):

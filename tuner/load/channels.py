@@ -19,6 +19,11 @@ log = logging.getLogger(__name__)
 class Channel(Protocol):
     """One stream's way to one path of the server; one request at a time."""
 
+    @property
+    def heard(self) -> bool:
+        """True once the server answered something."""
+        ...
+
     async def open(self) -> None:
         """Connect ahead of the first request. Raises HttpUnreachable."""
         ...
@@ -65,6 +70,11 @@ class RecordedChannel:
         self._address = parsed.host, parsed.port or 80
         self._stall_s = stall_s
         self._connection: Connection | None = None
+
+    @property
+    def heard(self) -> bool:
+        """True once the server answered something."""
+        return self._connection is not None and self._connection.heard
 
     async def open(self) -> None:
         """Connect ahead of the first request. Raises: HttpUnreachable."""

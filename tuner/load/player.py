@@ -25,13 +25,18 @@ _SPREAD_PER_STREAM_S = 0.005
 _LONGEST_SPREAD_S = 2.0
 _CONNECTS_AT_ONCE = 64
 _LONGEST_STOP_S = 0.25
+_LONGEST_WARMUP = 4
+"""Times the warm-up that was asked for: a ramp that takes longer is what is measured."""
+_WARMUP_LOOK_S = 0.01
 
 
 async def play(target: Target, plan: RungPlan, *, probe: Probe | None = None) -> Played:
     """Load a server for a warm-up and a window, then cut what is under way.
 
-    Each stream starts where a loop that has run for long would stand: with a residual output
-    length, and the tokens before it as part of its prompt. Failures are in the timings; the
+    The window opens once the warm-up is over and every stream has its first token; not later than
+    when the last warm-up's length brought no further stream its first, as where a full engine lets
+    some wait. Each stream starts where a loop that has run for long would stand: with a residual
+    output length, and the tokens before it as part of its prompt. Failures are in the timings; the
     window is cut short once every stream failed several times in a row. `probe` says how many
     requests run and wait in the engine, asked a few times a second during the window.
 
@@ -96,12 +101,14 @@ class _Rung:
     async def play(self, probe: Probe | None) -> None:
         """Run all streams until the window ends or nobody answers."""
         self._origin_s = perf_counter()
-        self._start_s = self._origin_s + self._plan.warmup_s / self._target.time_scale
-        self._end_s = self._start_s + self._plan.window_s / self._target.time_scale
+        self._start_s = self._end_s = float("inf")
         tasks = [asyncio.create_task(self._stream(n)) for n in range(self._plan.concurrency)]
-        if probe is not None:
-            tasks.append(asyncio.create_task(self._sample(probe)))
         try:
+            await self._warm_up(self._plan.warmup_s / self._target.time_scale)
+            self._start_s = perf_counter()
+            self._end_s = self._start_s + self._plan.window_s / self._target.time_scale
+            if probe is not None:
+                tasks.append(asyncio.create_task(self._sample(probe)))
             await self._pause(self._end_s - perf_counter())
         finally:
             if self._over.is_set():  # nobody answered any more
@@ -158,8 +165,23 @@ class _Rung:
         )
         return raw
 
+    async def _warm_up(self, warmup_s: float) -> None:
+        await self._pause(warmup_s)
+        heard = grew_s = 0.0
+        while not self._over.is_set():
+            now_s, heard_now = perf_counter(), sum(map(self._heard, range(len(self._failures))))
+            if heard_now > heard:
+                heard, grew_s = heard_now, now_s
+            if heard_now == self._plan.concurrency or now_s - grew_s > warmup_s:
+                return
+            if now_s - self._origin_s > _LONGEST_WARMUP * warmup_s:
+                return
+            await self._pause(_WARMUP_LOOK_S)
+
+    def _heard(self, stream: int) -> bool:
+        return self._failures[stream] > 0 or self._channels[stream].heard
+
     async def _sample(self, probe: Probe) -> None:
-        await self._pause(self._start_s - perf_counter())
         while not self._over.is_set():
             sample = await probe()
             if sample is not None:
