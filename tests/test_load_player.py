@@ -131,7 +131,8 @@ def test_latencies_are_the_servers_own(truth):
 def test_a_surface_is_measured_in_its_own_seconds(truth):
     scaled = plan(4, warmup_s=10.0, window_s=30.0)
     result = played(truth, "ttft_ms=80,interval_ms=20,tokens=4", scaled, time_scale=20.0)
-    assert (result.start_s, result.end_s) == (10.0, 40.0)
+    assert result.start_s == pytest.approx(10.0, abs=2.0)
+    assert result.end_s - result.start_s == pytest.approx(30.0)
     ours = measured(result, 4)
     assert ours.window_s == pytest.approx(30)
     assert ours.tok_s_per_user == pytest.approx(200 / 20, rel=0.1)

@@ -167,12 +167,12 @@ class _Rung:
 
     async def _warm_up(self, warmup_s: float) -> None:
         await self._pause(warmup_s)
-        heard = grew_s = 0.0
+        heard, grew_s = 0, perf_counter()
         while not self._over.is_set():
             now_s, heard_now = perf_counter(), sum(map(self._heard, range(len(self._failures))))
             if heard_now > heard:
                 heard, grew_s = heard_now, now_s
-            if heard_now == self._plan.concurrency or now_s - grew_s > warmup_s:
+            if heard_now == self._plan.concurrency or (heard and now_s - grew_s > warmup_s):
                 return
             if now_s - self._origin_s > _LONGEST_WARMUP * warmup_s:
                 return
