@@ -98,6 +98,14 @@ def test_one_configuration_that_crashes_twice_is_one_piece_of_evidence():
     assert str(told.feasibility.suspects()[0]) == "graph=true in 1 of 1 crashes, never survived"
 
 
+def test_what_a_crash_names_is_suspected_first():
+    crash = SPACE.configuration({"graph": True, "streams": 2})
+    told = history((BASE, Completed(1.0)), (crash, Crashed("oom", frozenset({"graph"}))))
+
+    assert str(told.feasibility.suspects()[0]) == "graph=true in 1 of 1 crashes, never survived"
+    assert told.feasibility.p_crash(GRAPH.as_dict()) > 0.5 > told.feasibility.p_crash(TWO.as_dict())
+
+
 def test_what_was_pruned_or_duplicates_a_survivor_has_served():
     crash = (SPACE.configuration({"graph": True, "streams": 2}), Crashed("oom"))
     told = history(crash, (GRAPH, Pruned({1: 0.9}, "slow")), (TWO, Duplicate(1)))
