@@ -41,7 +41,7 @@ def orphan() -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(
         [sys.executable, "-c", victims.SLEEPS], env={**os.environ, JOB_VARIABLE: "job-1"}
     )
-    until(lambda: processes.marked(JOB_VARIABLE, "job-1", [process.pid]), "it is marked")
+    until(lambda: processes.marks(JOB_VARIABLE, [process.pid]), "it is marked")
     yield process
     process.kill()
     process.wait()

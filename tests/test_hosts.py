@@ -237,6 +237,17 @@ def test_a_killed_agent_loses_its_jobs_and_another_takes_its_place(
     assert isinstance(finish(cluster, again)[-1], JobDone)
 
 
+def test_ray_is_started_afresh_where_it_was_killed(cluster: Cluster, tmp_path: Path) -> None:
+    job = cluster.submit(serves, "", gpus=2, folder=tmp_path)
+    mark, _ = first_note(cluster)
+    for daemon in cluster._session.daemons:
+        os.kill(daemon.pid, signal.SIGKILL)
+    assert finish(cluster, job) == [JobLost(job=job or 0, reason="Ray died on this machine")]
+    assert marked(mark) == []
+    again = cluster.submit(look_around, "", gpus=2, folder=tmp_path)
+    assert isinstance(finish(cluster, again)[-1], JobDone)
+
+
 def test_no_answer_in_time_is_a_lost_host(cluster: Cluster) -> None:
     late = cluster._hosts[0].agent.take.remote(5.0)
     with pytest.raises(HostLost, match="the news: no answer within 0 s"):

@@ -83,9 +83,9 @@ def test_descendants_are_followed_to_any_depth() -> None:
 
 def test_a_mark_is_a_whole_variable(sleeper: subprocess.Popen[bytes]) -> None:
     pids = [sleeper.pid, os.getpid()]
-    assert processes.marked("TUNER_TEST_MARK", "one", pids) == {sleeper.pid}
-    assert processes.marked("TUNER_TEST_MARK", "on", pids) == set()
-    assert processes.marked("TEST_MARK", "one", pids) == set()
+    assert processes.marks("TUNER_TEST_MARK", pids) == {sleeper.pid: "one"}
+    assert processes.marks("TEST_MARK", pids) == {}
+    assert processes.tree("TUNER_TEST_MARK", "on") == []
 
 
 def test_a_tree_leaves_out_roots_and_caller(sleeper: subprocess.Popen[bytes]) -> None:

@@ -22,11 +22,8 @@ def test_rays_settings_are_not_left_in_this_process(monkeypatch: pytest.MonkeyPa
     before = dict(os.environ)
     with ray_session._environment():
         assert "RAY_AUTH_MODE" not in os.environ
-        token = os.environ["RAY_AUTH_TOKEN"]
-        assert len(token) == 64
+        assert len(os.environ["RAY_AUTH_TOKEN"]) == 64
     assert dict(os.environ) == before
-    with ray_session._environment():
-        assert os.environ["RAY_AUTH_TOKEN"] != token
 
 
 def test_folders_of_dead_sessions_are_removed_and_others_kept(tmp_path: Path) -> None:

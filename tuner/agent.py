@@ -135,7 +135,7 @@ class Agent:
         held = self._jobs.get(job)
         if kill and held and held.worker and not self._works_on(held):
             _kill_worker(*held.worker)
-        survivors = await asyncio.to_thread(_end_servers, job)
+        survivors = await asyncio.to_thread(end_servers, job)
         reason = f"{survivors} processes survived SIGKILL" if survivors else ""
         if held and held.slot.real_gpus and not survivors:
             reason = await asyncio.to_thread(self._undrained, held.slot.gpus)
@@ -250,7 +250,7 @@ def _kill_worker(pid: int, started: int) -> None:
         processes.send(process, signal.SIGKILL)
 
 
-def _end_servers(job: str) -> int:
+def end_servers(job: str) -> int:
     """Tell all that the job started to end, kill what is left; returns the survivors."""
 
     def find() -> list[processes.Process]:

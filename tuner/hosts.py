@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tuner import processes, ray_session
-from tuner.agent import Agent, Settled
+from tuner.agent import Agent, Settled, end_servers
 from tuner.errors import HostError, TunerError
 from tuner.executor import Event, Function, HostInfo, JobDone, JobLost, JobNote, Slot
 from tuner.job import Returned, call, enter, unpack
@@ -31,6 +31,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # iso
 _START_S = 120.0
 _ANSWER_S = 30.0
 _TAKE_S = 5.0
+_LOOK_S = 1.0
+_REVIVE_S = 60.0
 _CLOSE_S = 240.0
 _CALLS_AT_ONCE = 1000
 
@@ -85,12 +87,13 @@ class Cluster:
         self._jobs: dict[int, _Job] = {}
         self._count = 0
         self._survivors = 0
+        self._ended_with_ray: list[Event] = []
         self._agent_options = {"declared": gpus, "use_gpus": use_gpus}
         self._work: Any = ray.remote(num_cpus=0, max_retries=0)(_work)
         try:
             self._hosts = self._start_agents()
         except TunerError:
-            ray_session.stop(self._session)
+            self._session.stop()
             raise
 
     @property
@@ -114,6 +117,8 @@ class Cluster:
 
         Raises HostError where no host has that many GPUs (left).
         """
+        if not self._session.alive():
+            self._restart()
         most = max((host.healthy for host in self._hosts), default=0)
         if gpus > most:
             raise HostError(
@@ -138,7 +143,7 @@ class Cluster:
         end = time.monotonic() + timeout_s
         while True:
             left_s = end - time.monotonic()
-            events = self._wait(max(0.0, min(left_s, _TAKE_S)))
+            events = self._wait(max(0.0, min(left_s, _LOOK_S)))
             if events or left_s <= 0:
                 return events
             if not self._hosts:
@@ -165,7 +170,7 @@ class Cluster:
             while self._jobs and self._hosts and time.monotonic() < end:
                 self._wait(_TAKE_S)
         finally:
-            ray_session.stop(self._session)
+            self._session.stop()
         if self._survivors or self._jobs:
             raise HostError(
                 f"{self._survivors} processes of servers could not be killed, "
@@ -175,10 +180,8 @@ class Cluster:
 
     def _start_agents(self) -> list[_Host]:
         with _probe() as probe:
-            known: Any = ray.nodes  # untyped
-            nodes = [node["NodeID"] for node in known() if node["Alive"]]
-            agents = [(node, self._start_agent(node)) for node in nodes]
-            return [self._meet(node, agent, probe) for node, agent in agents]
+            agents = [(node, self._start_agent(node)) for node in _living_nodes()]
+            return [self._meet(node, agent, probe, _START_S) for node, agent in agents]
 
     def _start_agent(self, node: str) -> Any:
         actor: Any = ray.remote(Agent)
@@ -189,8 +192,8 @@ class Cluster:
             scheduling_strategy=_on(node),
         ).remote(**self._agent_options)
 
-    def _meet(self, node: str, agent: Any, probe: Path) -> _Host:
-        info, local = fetch(agent.describe.remote(probe), _START_S, f"the agent on node {node}")
+    def _meet(self, node: str, agent: Any, probe: Path, timeout_s: float) -> _Host:
+        info, local = fetch(agent.describe.remote(probe), timeout_s, f"the agent on node {node}")
         return _Host(node=node, agent=agent, info=info, local=local, healthy=len(info.gpus))
 
     def _launch(
@@ -211,6 +214,11 @@ class Cluster:
 
     def _wait(self, timeout_s: float) -> list[Event]:
         """Wait for one thing to happen and take in all that has."""
+        if not self._session.alive():
+            self._restart()
+        if self._ended_with_ray:
+            events, self._ended_with_ray = self._ended_with_ray, []
+            return events
         for host in self._hosts:
             self._ask(host)
         waiting = [host.asked for host in self._hosts]
@@ -220,7 +228,7 @@ class Cluster:
             return []
         ray.wait(waiting, num_returns=1, timeout=timeout_s, fetch_local=False)
         ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0, fetch_local=False)
-        events: list[Event] = []
+        events = []
         for host in list(self._hosts):
             events += self._hear(host, host.asked in ready)
         for job in list(self._jobs.values()):
@@ -291,8 +299,24 @@ class Cluster:
         del self._jobs[job.number]
         return [job.outcome]
 
+    def _restart(self) -> None:
+        """Ray died on this machine: end what ran under it, and start it afresh."""
+        lost = list(self._jobs.values())
+        self._session.stop()
+        self._survivors += sum(end_servers(job.mark) for job in lost)
+        self._jobs.clear()
+        self._hosts = []
+        self._session = ray_session.start(None)
+        self._hosts = self._start_agents()
+        self._ended_with_ray += [
+            job.outcome or JobLost(job=job.number, reason="Ray died on this machine")
+            for job in lost
+        ]
+
     def _lose(self, host: _Host, why: str) -> None:
         """A host's agent is gone: its jobs are lost; another takes its place if the host lives."""
+        if not self._session.alive():
+            return  # what comes next finds that and starts all afresh
         lost = [job for job in self._jobs.values() if job.host is host]
         with suppress(RayError):
             ray.kill(host.agent)
@@ -300,8 +324,11 @@ class Cluster:
                 ray.cancel(job.task, force=True)
         host.asked = None
         try:
+            if host.node not in _living_nodes():
+                raise HostLost(why)
             with _probe() as probe:
-                revived = self._meet(host.node, self._start_agent(host.node), probe)
+                agent = self._start_agent(host.node)
+                revived = self._meet(host.node, agent, probe, _REVIVE_S)
         except HostError:
             self._hosts.remove(host)
         else:
@@ -335,6 +362,11 @@ def _work(
         return call(function, payload, slot, folder, send)
     finally:
         fetch(sent, _ANSWER_S, f"the agent of {slot.host}")
+
+
+def _living_nodes() -> list[str]:
+    known: Any = ray.nodes  # untyped
+    return [node["NodeID"] for node in known() if node["Alive"]]
 
 
 @contextmanager

@@ -17,6 +17,9 @@ from tuner.executor import Function, Slot
 JOB_VARIABLE = "TUNER_JOB"
 """Marks every server process of a job, whatever the job called its servers."""
 
+RAY_VARIABLE = "TUNER_RAY"
+"""Marks Ray's own processes and workers, and nothing that a job starts."""
+
 # What Ray sets in its workers and a server must not inherit: one OpenMP thread, for one thing.
 _SET_BY_RAY = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT", "SPT_NOENV")
 
@@ -34,7 +37,7 @@ def enter(mark: str, slot: Slot, environment: Mapping[str, str] | None) -> None:
 
     `environment` is the tuner's own, None on a host where it means nothing.
     """
-    for name in _SET_BY_RAY:
+    for name in (*_SET_BY_RAY, RAY_VARIABLE):
         os.environ.pop(name, None)
     if environment is not None:
         os.environ.update(environment)

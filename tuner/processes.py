@@ -64,10 +64,15 @@ def descendants(roots: Iterable[int], processes: Mapping[int, Process]) -> set[i
     return found
 
 
-def marked(name: str, value: str, processes: Iterable[int]) -> set[int]:
-    """Those of the processes that were started with this environment variable."""
-    mark = f"{name}={value}".encode()
-    return {pid for pid in processes if mark in _read_bytes(pid, "environ").split(b"\0")}
+def marks(name: str, pids: Iterable[int]) -> dict[int, str]:
+    """What this environment variable was when each process was started; left out where unset."""
+    prefix = f"{name}=".encode()
+    found: dict[int, str] = {}
+    for pid in pids:
+        for entry in _read_bytes(pid, "environ").split(b"\0"):
+            if entry.startswith(prefix):
+                found[pid] = entry.removeprefix(prefix).decode(errors="replace")
+    return found
 
 
 def tree(name: str, value: str, roots: Iterable[int] = ()) -> list[Process]:
@@ -76,7 +81,8 @@ def tree(name: str, value: str, roots: Iterable[int] = ()) -> list[Process]:
     The roots themselves and the caller are left out.
     """
     processes = table()
-    found = marked(name, value, processes) | descendants(roots, processes)
+    carriers = {pid for pid, mark in marks(name, processes).items() if mark == value}
+    found = carriers | descendants(roots, processes)
     found |= descendants(found, processes)
     return [processes[pid] for pid in found - {os.getpid(), *roots}]
 

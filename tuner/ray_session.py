@@ -5,8 +5,9 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,11 @@ from ray.exceptions import (
 
 from tuner import processes
 from tuner.errors import HostError, TunerError
+from tuner.job import RAY_VARIABLE
 from tuner.server import default_run_root
 
+_KILL_LIMIT_S = 30.0
+_DAEMONS = ("gcs_server", "raylet")
 _OBJECT_STORE_BYTES = 80_000_000
 
 # Ray takes "localhost" for a request to find the outer address; this is loopback all the same,
@@ -36,6 +40,9 @@ _ATTACH_HINT = (
     "does it run there? If it asks for a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN "
     "(or RAY_AUTH_TOKEN_PATH) as on its hosts"
 )
+
+# Ray reads it once in a process, so that a second Ray of this process must ask for the same.
+_TOKEN = secrets.token_hex(32)
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -76,8 +83,8 @@ def fetch(ref: Any, timeout_s: float, what: str) -> Any:
         raise HostLost(f"{what}: {_first_line(error)}") from error
 
 
-def start(address: str | None) -> Path | None:
-    """Attach to a cluster, or start Ray for this process alone; returns its folder then.
+def start(address: str | None) -> "Session":
+    """Attach to a cluster, or start Ray for this process alone.
 
     Raises HostError where that does not work.
     """
@@ -91,7 +98,29 @@ def start(address: str | None) -> Path | None:
         raise HostError(f"Ray does not start {where}: {_first_line(error)}", hint=hint) from error
 
 
-def _attach(address: str) -> Path | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A Ray that this process is connected to; with a folder, one that it started itself."""
+
+    folder: Path | None = None
+    daemons: tuple[processes.Process, ...] = ()
+
+    def alive(self) -> bool:
+        """False once Ray's own processes on this machine, where it started them, have died.
+
+        Ray itself notices after a minute, and then ends the process that asks it.
+        """
+        return all(processes.alive(daemon.pid, daemon.started) for daemon in self.daemons)
+
+    def stop(self) -> None:
+        """Leave Ray; of one that was started here no process and no file is left."""
+        ray.shutdown()
+        if self.folder:
+            _kill_marked(lambda mark: mark == _mark())
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _attach(address: str) -> Session:
     if "://" in address:
         raise HostError(
             f"{address} asks for a Ray client", hint="give the cluster's own address, HOST:PORT"
@@ -99,11 +128,12 @@ def _attach(address: str) -> Path | None:
     ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     if os.environ.get("RAY_AUTH_MODE") != "token":
         logger.warning("Ray at %s asks for no token: who reaches it can run code there", address)
-    return None
+    return Session()
 
 
-def _start_local() -> Path:
+def _start_local() -> Session:
     folder = default_run_root() / "ray"
+    _kill_marked(_owner_is_dead)
     _remove_dead_sessions(folder)
     with _environment():
         context: Any = ray.init(
@@ -117,14 +147,35 @@ def _start_local() -> Path:
             _node_ip_address=_LOOPBACK,
             _temp_dir=str(folder),
         )
-    return Path(context.address_info["session_dir"])
+    return Session(folder=Path(context.address_info["session_dir"]), daemons=_daemons())
 
 
-def stop(session: Path | None) -> None:
-    """End or leave Ray; the folder of one that was started here is removed."""
-    ray.shutdown()
-    if session:
-        shutil.rmtree(session, ignore_errors=True)
+def _daemons() -> tuple[processes.Process, ...]:
+    found = processes.tree(RAY_VARIABLE, _mark())
+    return tuple(
+        process
+        for process in found
+        if Path(processes.command_line(process.pid).partition(" ")[0]).name in _DAEMONS
+    )
+
+
+def _mark() -> str:
+    me = processes.read(os.getpid())
+    return f"{os.getpid()}-{me.started if me else 0}"
+
+
+def _owner_is_dead(mark: str) -> bool:
+    pid, _, started = mark.partition("-")
+    return not processes.alive(int(pid), int(started))
+
+
+def _kill_marked(condition: Callable[[str], bool]) -> None:
+    def find() -> list[processes.Process]:
+        known = processes.table()
+        found = processes.marks(RAY_VARIABLE, known)
+        return [known[pid] for pid, mark in found.items() if condition(mark)]
+
+    processes.kill_all(find, _KILL_LIMIT_S)
 
 
 def _remove_dead_sessions(folder: Path) -> None:
@@ -144,8 +195,9 @@ def _environment() -> Iterator[None]:
     before = dict(os.environ)
     os.environ.pop("RAY_AUTH_MODE", None)  # unset, a local Ray takes to tokens by itself
     os.environ.pop("RAY_ADDRESS", None)
+    os.environ[RAY_VARIABLE] = _mark()
     os.environ.update(
-        RAY_AUTH_TOKEN=secrets.token_hex(32),
+        RAY_AUTH_TOKEN=_TOKEN,
         RAY_USAGE_STATS_ENABLED="0",
         RAY_memory_monitor_refresh_ms="0",
         RAY_enable_metrics_collection="0",
