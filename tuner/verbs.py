@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from tuner import engines, views
 from tuner.environment import identity, remember_or_refuse
@@ -19,6 +20,9 @@ from tuner.records import Records, TrialRecord, locked
 from tuner.study import Listener, StudyRun
 from tuner.validation import LoadedStudy, load_study
 from tuner.views import Front, StudyView, front, study_view
+
+if TYPE_CHECKING:
+    from tuner.search import Searcher
 
 
 class Check(Frozen):
@@ -44,8 +48,10 @@ class TrialView(Frozen):
 
 
 def check(path: Path) -> Check:
-    """Read and check a study. Raises DefinitionError with every fault of every file."""
+    """Read and check a study. Raises DefinitionError with every fault of every file, TunerError
+    for a sampler that does not exist or cannot search the space."""
     study = load_study(path)
+    _searcher(study, None)
     return Check(
         study=views.name(study),
         engine=study.definition.engine.name,
@@ -111,19 +117,12 @@ def run(path: Path, progress: Progress) -> StudyView:
 
 
 def _run(study: LoadedStudy, records: Records, progress: Progress) -> StudyView:
-    from tuner.hosts import Cluster  # ray and optuna are loaded only once all else is in order
-    from tuner.search import Searcher
+    from tuner.hosts import Cluster  # ray is loaded only once all else is in order
 
+    searcher = _searcher(study, study.folder / "optuna.journal")
     hardware = study.definition.hardware
     with Cluster(hardware.gpus, hardware.ray) as cluster, _terminable():
         remember_or_refuse(study.folder, identity(study, cluster.hosts))
-        searcher = Searcher(
-            study.space,
-            sampler=study.definition.search.sampler,
-            seed=study.definition.search.seed,
-            journal=study.folder / "optuna.journal",
-            name=study.folder.name,
-        )
         with progress(study) as listener:
             end = StudyRun(study, records, cluster, searcher, listener).run()
     if end.failed is not None and end.failed.failure is not None:
@@ -134,6 +133,19 @@ def _run(study: LoadedStudy, records: Records, progress: Progress) -> StudyView:
             hint=f"{failure.advice} Log: {study.folder}/trials/{end.failed.number:04d}/server.log",
         )
     return study_view(study, records, ended=end.reason)
+
+
+def _searcher(study: LoadedStudy, journal: Path | None) -> "Searcher":
+    from tuner.search import Searcher
+
+    search = study.definition.search
+    return Searcher(
+        study.space,
+        sampler=search.sampler,
+        seed=search.seed,
+        journal=journal,
+        name=study.folder.resolve().name,
+    )
 
 
 @contextmanager
