@@ -6,7 +6,7 @@ import pytest
 
 from tests.test_surface import QUICKSTART
 from tuner.rehearsal.behaviour import Behaviour, factor, resolve
-from tuner.rehearsal.flags import parse
+from tuner.sglang_flags import parse
 from tuner.surface import Surface
 from tuner.validation import load
 

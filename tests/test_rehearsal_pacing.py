@@ -1,10 +1,11 @@
 import json
+import math
 
 import pytest
 
 from tuner.rehearsal.behaviour import Behaviour, resolve
-from tuner.rehearsal.flags import parse
 from tuner.rehearsal.pacing import Pacer, Stream
+from tuner.sglang_flags import parse
 from tuner.surface import Surface
 
 TABLE = [
@@ -186,3 +187,15 @@ def test_noise_within_a_run_changes_the_pace_but_not_the_mean():
         parts.append(tokens / SCALE)
     assert max(parts) / min(parts) > 1.02
     assert loop.tok_s(2.0) == pytest.approx(38.03, rel=0.01)
+
+
+def test_the_nights_wave_is_felt_by_the_wall_clock():
+    """Up for the first real second, down for the next."""
+    made = pacer(drift={"percent": 10, "period_s": 2 * SCALE}, noise={"run_period_s": 1})
+    loop = Loop(made, 10, tokens=128)
+    loop.run(9.0)
+    up, down = (
+        sum(count for at_s, count in loop.got if at_s > 3 and int(at_s) % 2 == half)
+        for half in (0, 1)
+    )
+    assert up / down == pytest.approx((1 + 0.2 / math.pi) / (1 - 0.2 / math.pi), rel=0.02)

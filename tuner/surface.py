@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from tuner.definitions import Condition, Value
 from tuner.frozen import Frozen
-from tuner.rehearsal.flags import FLAGS
+from tuner.sglang_flags import FLAGS
 
 Phase = Literal["arguments", "distributed", "weights", "kv-cache", "graphs", "warmup"]
 """Where a launch can stand before it serves, in order."""

@@ -10,7 +10,7 @@ from tuner.engines.base import LaunchSpec
 from tuner.engines.interpreter import in_folder, launch_words
 from tuner.engines.sglang import SGLangEngine
 from tuner.errors import DefinitionError, EngineError
-from tuner.rehearsal.flag_table import VERSION
+from tuner.sglang_flag_table import VERSION
 from tuner.surface import Surface
 from tuner.validation import load
 

@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from tuner.definitions import Value
 from tuner.rehearsal import death, journal
 from tuner.rehearsal.behaviour import Behaviour
-from tuner.rehearsal.flag_table import VERSION
-from tuner.rehearsal.flags import FLAGS
 from tuner.rehearsal.generation import (
     Asked,
     BadRequest,
@@ -19,6 +17,8 @@ from tuner.rehearsal.generation import (
 )
 from tuner.rehearsal.pacing import Pacer, Stream
 from tuner.rehearsal.wire import Connection, Request
+from tuner.sglang_flag_table import VERSION
+from tuner.sglang_flags import FLAGS
 from tuner.surface import Crash
 
 _HEALTH_PATIENCE_S = 20.0

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from tuner.definitions import Value
-from tuner.rehearsal.flags import FLAGS
+from tuner.sglang_flags import FLAGS
 
 
 def stamp() -> str:

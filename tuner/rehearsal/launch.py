@@ -16,8 +16,8 @@ from tuner.errors import DefinitionError
 from tuner.rehearsal import death, journal
 from tuner.rehearsal.app import App
 from tuner.rehearsal.behaviour import Behaviour, Resolved, resolve
-from tuner.rehearsal.flag_table import VERSION
-from tuner.rehearsal.flags import parse
+from tuner.sglang_flag_table import VERSION
+from tuner.sglang_flags import parse
 from tuner.surface import Phase, Surface
 from tuner.validation import load
 

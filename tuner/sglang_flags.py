@@ -1,11 +1,11 @@
-"""The engine's command line: what it knows, what it refuses, what it was told."""
+"""SGLang's command line: what it knows, what it refuses, what it was told."""
 
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tuner.definitions import Value
-from tuner.rehearsal.flag_table import CHOICES, TABLE
+from tuner.sglang_flag_table import CHOICES, TABLE
 
 _TYPES: Mapping[str, type[int | float | str]] = {"str": str, "int": int, "float": float}
 
