@@ -13,9 +13,13 @@ from tuner.failure_rules.names import canonical, spellings
 _FLAG = re.compile(r"(?<![\w/-])--([A-Za-z][\w-]+)")
 _VARIABLE = re.compile(r"(?<![\w-])([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)(?![\w-])")
 _PARALLEL = ("tp", "ep", "dp", "pp")
+_KNOB = re.compile(r"^(?:enable|disable|use)-|-(?:backend|size|algorithm|algo|config|method)$")
+_TELLING_LETTERS = 10
+_COMMON = {"enable", "disable", "max", "min", "num", "size", "path", "paths", "backend", "mode"}
+_COMMON |= {"model", "file", "config"}
 _UNTOLD = ("model", "model-path", "served-model-name", "host", "tokenizer", "tokenizer-path")
 _PLAIN = ("auto", "none", "true", "false", "float16", "bfloat16")
-_SAID = re.compile(r"(?:server_args=ServerArgs\(|non-default args: \{)(.*)")
+_SAID = re.compile(r"(?:server_args=(?:ServerArgs\(|\{)|non-default args: \{)(.*)")
 _ARGUMENT = re.compile(r"'?\b([a-z]\w+)'?(?:=|: )('[^']*'|-?\d+\.\d+|-?\d+|True|False|None)")
 _WORDS: Mapping[str, Value] = {"True": True, "False": False, "None": None}
 
@@ -42,12 +46,13 @@ def _is_named(name: str, text: str) -> bool:
     forms = [f"--{re.escape(plain)}", f"--{attribute}"]
     if "-" in plain:
         forms += [attribute, re.escape(plain)]
-        words = re.sub(r"^(?:enable|disable|use)-", "", plain)
-        if "-" in words:
-            forms.append(words.replace("-", " "))
     else:
         forms += [f"{attribute}=", f"`{attribute}`", f"'{attribute}'"]
-    return any(re.search(rf"(?<![\w-]){form}(?![\w-])", text) for form in forms)
+    if any(re.search(rf"(?<![\w-]){form}(?![\w-])", text) for form in forms):
+        return True
+    words = _KNOB.sub("", plain).replace("-", " ")
+    telling = " " in words or len(words) >= _TELLING_LETTERS
+    return telling and re.search(rf"(?<![\w-]){words}(?![\w-])", text, re.I) is not None
 
 
 def said(text: str) -> dict[str, Value]:
@@ -80,7 +85,24 @@ def _is_quoted(name: str, value: Value, text: str) -> bool:
     """Whether a text quotes the value that a flag has, where the value is telling."""
     if not isinstance(value, str) or name in _UNTOLD or value.lower() in _PLAIN or len(value) < 3:
         return False
-    return re.search(rf"(?<![\w/-]){re.escape(value)}(?![\w/-]|\.\w)", text) is not None
+    return re.search(rf"(?<![\w/-]){re.escape(value)}(?![\w/-]|\.\w)", text, re.I) is not None
+
+
+def traced_in(block: str, flags: Mapping[str, Value]) -> list[str]:
+    """The launched flags that the innermost telling source line of a traceback names."""
+    known = _known(flags)
+    sources = [line for line in block.splitlines() if line[:4] == "    " and "File " not in line]
+    for source in reversed(sources):
+        names = [name for name in known if "-" in name and name.replace("-", "_") in source]
+        if names:
+            return names
+    return []
+
+
+def kin_of(written: Sequence[str], flags: Mapping[str, Value]) -> list[str]:
+    """The launched flags that share a telling word with flags that a message writes."""
+    words = {word for name in written for word in name.split("-")} - _COMMON
+    return [name for name in _known(flags) if words & set(name.split("-"))]
 
 
 def written_in(text: str) -> list[str]:

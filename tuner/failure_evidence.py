@@ -32,6 +32,8 @@ _WRAPPER = re.compile(
     r"^(?:\w*(?:Exception|Error): )?Capture (?:piecewise )?cuda graph failed: ", re.I
 )
 _TAIL = re.compile(r" \[type=\w+, input_value=.*$")
+_BARE = re.compile(r"^[\w.]+(?:Error|Exception)$")
+_UNDERLINE = re.compile(r"^\s*[\^~]+\s*$")
 _ENDS = re.compile(r"Traceback|\s*$|The above exception|During handling")
 _FIELD = re.compile(r"^[\w.\[\]-]+$")
 _FRAME_STAGES = (
@@ -164,6 +166,12 @@ class Reading:
             below = next_line(self.text, below)
         return "\n".join(bodies)
 
+    def flags_of(self, line: Line) -> list[str]:
+        """The launched flags that a message names, or else the source lines that raised it."""
+        return failure_blame.named_in(self.message(line), self.launched) or failure_blame.traced_in(
+            self.block(line).text, self.launched
+        )
+
     def first_cause(self, *, died: bool) -> Hit | None:
         """The line nearest to the cause, or None where nothing explains anything."""
         died = died or self.death is not None
@@ -182,7 +190,8 @@ class Reading:
         quoted = next(
             (groups[name] for name in groups if name.startswith("cause") and groups[name]), None
         )
-        text = _TAIL.sub("", _WRAPPER.sub("", (quoted or hit.line.body).strip()))
+        text = (quoted or hit.match.string).strip()
+        text = _TAIL.sub("", _WRAPPER.sub("", text))
         field = previous_line(self.text, hit.line)
         if hit.rule.name == "invalid field" and field is not None and _FIELD.match(field.body):
             text = f"{field.body}: {text}"
@@ -227,10 +236,20 @@ class Reading:
             if noise is not None and not self._is_abandoned(line):
                 noises.append((noise, line))
                 continue
-            hit = self._hit(line, body)
+            hit = self._hit(line, self._with_source(line, body))
             if hit is not None:
                 hits.append(hit)
         return hits, noises
+
+    def _with_source(self, line: Line, body: str) -> str:
+        """A bare exception together with the source line that raised it."""
+        if not _BARE.match(body):
+            return body
+        above = previous_line(self.text, line)
+        while above is not None and _UNDERLINE.match(above.body):
+            above = previous_line(self.text, above)
+        raised = above is not None and above.body.startswith("    ")
+        return f"{body}: {above.body.strip()}" if raised and above is not None else body
 
     def _hit(self, line: Line, body: str) -> Hit | None:
         secondary = SECONDARY.search(body) is not None
@@ -253,7 +272,7 @@ class Reading:
             return False
         if rule.around is not None and not rule.around.search(self.block(line).text):
             return False
-        if rule.names_flag and not failure_blame.named_in(self.message(line), self.launched):
+        if rule.names_flag and not self.flags_of(line):
             return False
         return rule.before is None or rule.before.search(self._above(line)) is not None
 

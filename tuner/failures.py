@@ -28,6 +28,8 @@ _DISTRIBUTED = re.compile(
     r"Init torch distributed begin|using nccl==|NCCL INFO|world size \d+ is assigned|joined"
 )
 _CAUSE_CHARS = 400
+_TRACED = ("arg_validation", "divisibility", "engine_exception")
+"""Classes whose traceback shows which argument was looked at."""
 _ASKED = (-15, 143, -2, 130)
 """Exit codes of a server that was told to stop."""
 
@@ -124,7 +126,7 @@ def gave_up(
         cause,
         engine=engine,
         phase=PHASES[stage],
-        blame=_suspects(CLASSES[kind].blame, "", None, reading, flags, nearest),
+        blame=_suspects(CLASSES[kind].blame, [], reading, flags, nearest),
         action=action,
     )
 
@@ -159,19 +161,17 @@ def verdict(
 
 def _suspects(
     groups: tuple[tuple[str, ...], ...],
-    text: str,
-    number: int | None,
+    named: list[str],
     reading: Reading,
     flags: Mapping[str, Value],
     nearest: Mapping[str, Value] | None,
 ) -> list[str]:
-    """The flags the text names; else the usual ones of the launch; else what is new; else the
-    usual ones among what the engine resolved by itself."""
+    """The flags that the message names; else the usual ones of the launch; else what is new; else
+    the usual ones among what the engine resolved by itself."""
     launched = reading.launched
     new = [] if nearest is None else failure_blame.changed(flags, nearest)
     suspects = (
-        failure_blame.sized(number, launched)
-        or failure_blame.named_in(text, launched)
+        named
         or failure_blame.usual(groups, launched, reading.engine)
         or new
         or failure_blame.usual(groups, reading.resolved or launched, reading.engine)
@@ -187,25 +187,39 @@ def _explained(
     nearest: Mapping[str, Value] | None,
 ) -> Failure:
     rule = hit.rule
-    groups = CLASSES[rule.kind].blame if rule.blame is None else rule.blame
-    if rule.kind == "env_format":
-        blame = failure_blame.variables_in(reading.block(hit.line).text, flags)
-    else:
-        text = reading.message(hit.line)
-        blame = _suspects(groups, text, hit.number, reading, flags, nearest)
-        if not blame and rule.kind == "arg_parse":
-            blame = failure_blame.written_in(text)
-    stops = (rule.action or CLASSES[rule.kind].action) == "stop-study"
     return verdict(
         rule.kind,
         reading.cause(hit)[:_CAUSE_CHARS],
         engine=reading.engine,
         phase=PHASES[hit.stage],
-        blame=[] if stops and nearest is None and not groups else blame,
+        blame=_blame(hit, reading, flags, nearest),
         action=rule.action,
         advice=rule.advice,
         exit_code=exit_code,
     )
+
+
+def _blame(
+    hit: Hit,
+    reading: Reading,
+    flags: Mapping[str, Value],
+    nearest: Mapping[str, Value] | None,
+) -> list[str]:
+    rule, message = hit.rule, reading.message(hit.line)
+    groups = CLASSES[rule.kind].blame if rule.blame is None else rule.blame
+    if rule.kind == "env_format":
+        return failure_blame.variables_in(reading.block(hit.line).text, flags)
+    if (rule.action or CLASSES[rule.kind].action) == "stop-study":
+        return failure_blame.usual(groups, flags, reading.engine) if flags else []
+    named = failure_blame.sized(hit.number, reading.launched)
+    named = named or failure_blame.named_in(message, reading.launched)
+    if not named and rule.kind == "arg_parse":
+        named = failure_blame.written_in(message)
+    if not named and rule.kind in _TRACED:
+        named = reading.flags_of(hit.line)
+        written = failure_blame.written_in(message)
+        named = named or failure_blame.kin_of(written, reading.launched)
+    return _suspects(groups, named, reading, flags, nearest)
 
 
 def _unexplained(

@@ -46,9 +46,10 @@ RULES: tuple[Rule, ...] = (
         "not divisible",
         "divisibility",
         Tier.LOCAL,
-        ("divisible", "multiple of"),
-        r"(?P<cause>.*(?:not divisible by|(?:must|should|need\w*(?: to)?|has to) be (?:evenly )?"
-        r"(?:divisible by|a multiple of))(?:.*?(?P<number>\d+)\D*$)?.*)",
+        ("divisible", "multiple of", "AssertionError"),
+        r"(?P<cause>.*(?:\bassert [^=]+ % [^=]+ == 0|not divisible by"
+        r"|(?:must|should|need\w*(?: to)?|has to) be (?:evenly )?(?:divisible by|a multiple of))"
+        r"(?:.*?(?P<number>\d+)\D*$)?.*)",
         "Bare numbers without a flag's name: the one that equals a parallel size is at fault.",
         raised=True,
     ),
@@ -80,6 +81,7 @@ RULES: tuple[Rule, ...] = (
             "Repo id must",
             "repository ID",
             "have a file named",
+            "valid JSON file",
             "couldn't connect to",
             "Cannot find any model weights",
             "no file named",
@@ -92,7 +94,8 @@ RULES: tuple[Rule, ...] = (
             "Invalid repository",
         ),
         r"cached snapshot folder|valid model identifier|Repo id must|Invalid repository ID"
-        r"|have a file named|couldn't connect to|Cannot find any model weights|no file named"
+        r"|have a file named|is not a valid JSON file|couldn't connect to|no file named"
+        r"|Cannot find any model weights"
         r"|RepositoryNotFound|GatedRepo|LocalEntryNotFound|[Cc]an't load \w+ for"
         r"|Tokenizer class \S+ does not exist",
         "A path that is no model, or one that is not on this disk while downloads are off.",
@@ -142,6 +145,19 @@ RULES: tuple[Rule, ...] = (
         ("[type=",),
         r"^\s*(?:Value error, |Assertion failed, )?(?P<cause>.+?) \[type=\w+, input_value=.*",
         "Pydantic's own form, one error a line, the field's name on the line above.",
+    ),
+    rule(
+        "json argument",
+        "arg_validation",
+        Tier.LOCAL,
+        ("JSONDecodeError",),
+        r"^[\w.]*JSONDecodeError: .+",
+        "Text that was given as an argument was read as JSON: no file is at fault.",
+        around=r"json\.loads\([\w.]*(?:args|config|overrides?|kwargs)\)",
+        stages=_STARTING,
+        blame=(
+            ("json-model-override-args", "speculative", "compile", "model-loader-extra-config"),
+        ),
     ),
     rule(
         "config check",

@@ -219,7 +219,7 @@ RULES: tuple[Rule, ...] = (
         "arg_validation",
         Tier.LOCAL,
         ("Error: ",),
-        r"^(?:[\w.]*(?:ValueError|AssertionError|NotImplementedError)): .+",
+        r"^(?:[\w.]*(?:ValueError|AssertionError|NotImplementedError|JSONDecodeError)): .+",
         "Checked late, in a child, but the message still names what the user wrote.",
         names_flag=True,
         stages=BEFORE_READY,

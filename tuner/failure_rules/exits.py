@@ -93,7 +93,7 @@ FATAL = re.compile(
     r"|Watchdog timeout \(self\.watchdog_timeout"
     r"|^terminate called after throwing"
     r"|^Fatal Python error: "
-    r"|^\S+\.py: error: (?:unrecognized arguments|argument |the following arguments)"
+    r"|^[\w./ -]+: error: (?:unrecognized arguments: |argument -|ambiguous option: )"
     r"|taking the entire process down"
     r"|Not enough memory\. Please try to increase --mem-fraction-static"
     r"|fallen off the bus",

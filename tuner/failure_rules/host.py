@@ -67,11 +67,12 @@ RULES: tuple[Rule, ...] = (
         "driver",
         "package_env",
         Tier.HARDWARE,
-        ("driver",),
-        r"Found no NVIDIA driver|CUDA driver version is insufficient|driver/library version mism"
+        ("driver", "_cuda_", "not compiled with CUDA"),
+        r"has no attribute '_cuda_|Torch not compiled with CUDA"
+        r"|Found no NVIDIA driver|CUDA driver version is insufficient|driver/library version mism"
         r"|NVIDIA driver on your system is too old",
-        "Driver and CUDA runtime do not fit: no launch can work.",
-        advice="Install a driver that fits the engine's CUDA version.",
+        "Driver, CUDA runtime and torch do not fit: no launch can work.",
+        advice="Install a driver that fits the engine's CUDA version, and a torch built for it.",
     ),
     rule(
         "shared memory",
