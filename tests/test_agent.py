@@ -105,6 +105,17 @@ def test_what_a_job_left_is_ended_before_its_slot_is_free(
     asyncio.run(settle())
 
 
+def test_a_job_can_be_settled_twice_at_once(orphan: subprocess.Popen[bytes]) -> None:
+    async def settle() -> None:
+        owner = Agent(declared=1, use_gpus=False)
+        assert await owner.reserve("job-1", 1)
+        both = [owner.settle("job-1", kill=True, collect=False) for _ in range(2)]
+        assert [settled.survivors for settled in await asyncio.gather(*both)] == [0, 0]
+        assert await owner.reserve("job-2", 1)
+
+    asyncio.run(settle())
+
+
 def test_gpus_whose_memory_does_not_come_back_are_put_in_quarantine(
     real_gpus: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:

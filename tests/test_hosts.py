@@ -188,6 +188,15 @@ def test_a_cancelled_jobs_servers_are_gone_when_the_event_comes(
     assert marked(mark) == []
 
 
+def test_a_job_that_ended_meanwhile_is_not_cancelled(cluster: Cluster, tmp_path: Path) -> None:
+    job = cluster.submit(serves, "forgets", gpus=1, folder=tmp_path)
+    first_note(cluster)
+    assert job is not None
+    until(lambda: cluster._wait(0.1) == [] and cluster._jobs[job].outcome, "it has ended")
+    cluster.cancel(job)
+    assert finish(cluster, job) == [JobDone(job=job, result="done")]
+
+
 def test_a_frozen_job_can_be_cancelled(cluster: Cluster, tmp_path: Path) -> None:
     job = cluster.submit(serves, "", gpus=2, folder=tmp_path)
     mark, worker = first_note(cluster)

@@ -142,9 +142,8 @@ class Agent:
         if reason:
             self._table.quarantine(job, reason)
         self._table.give_back(job)
-        if held:
+        if held and self._jobs.pop(job, None):  # not if it was settled twice at once
             os.close(held.lock)
-            del self._jobs[job]
         return Settled(
             survivors=survivors,
             notes=held.notes if held else 0,

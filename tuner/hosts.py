@@ -150,9 +150,12 @@ class Cluster:
                 raise HostError("every host is lost", hint="look at the logs of Ray on the hosts")
 
     def cancel(self, job: int) -> None:
-        """End a job; its servers are gone when its JobLost comes."""
+        """End a job; its servers are gone when its JobLost comes.
+
+        A job that has ended by itself meanwhile keeps the event that it ended with.
+        """
         running = self._jobs.get(job)
-        if running and not running.cancelled:
+        if running and running.outcome is None:
             running.cancelled = True
             with suppress(RayError):
                 ray.cancel(running.task, force=True)
