@@ -70,7 +70,7 @@ def look_around(payload: Any, slot: Slot, folder: Path, note: Note) -> Any:
         tuple(os.sched_getaffinity(int(thread.name)))
         for thread in Path("/proc/self/task").iterdir()
     }
-    return slot, affinities, os.environ.get("OMP_NUM_THREADS"), os.environ.get("TUNER_TEST_KEPT")
+    return slot, affinities, os.environ.get("OMP_NUM_THREADS"), os.nice(0)
 
 
 def wait_for_file(payload: Path, slot: Slot, folder: Path, note: Note) -> Slot:
@@ -122,7 +122,8 @@ def test_a_job_says_its_notes_in_order_before_it_is_done(cluster: Cluster, tmp_p
     assert [event.note for event in notes if isinstance(event, JobNote)] == list(range(20))
     assert isinstance(done, JobDone)
     assert (tmp_path / "new" / "file.txt").read_text() == "text"
-    slot, affinities, threads, _ = done.result
+    slot, affinities, threads, niceness = done.result
+    assert niceness == os.nice(0)
     assert affinities == {slot.client_cores}
     assert threads is None
     if len(os.sched_getaffinity(0)) > 1:

@@ -35,6 +35,8 @@ class Returned:
 def enter(mark: str, slot: Slot, environment: Mapping[str, str] | None) -> None:
     """Make this process the job's: marked, pinned to the client's cores, Ray's settings undone.
 
+    Ray's workers run at a low priority, which every server would inherit.
+
     `environment` is the tuner's own, None on a host where it means nothing.
     """
     for name in (*_SET_BY_RAY, RAY_VARIABLE):
@@ -43,9 +45,11 @@ def enter(mark: str, slot: Slot, environment: Mapping[str, str] | None) -> None:
         os.environ.update(environment)
     os.environ[JOB_VARIABLE] = mark
     for thread in Path("/proc/self/task").iterdir():
-        # Each thread has its own affinity; Ray's were there before.
+        # Affinity and priority are each thread's own; Ray's threads were there before.
         with suppress(ProcessLookupError):
             os.sched_setaffinity(int(thread.name), slot.client_cores)
+            with suppress(PermissionError):
+                os.setpriority(os.PRIO_PROCESS, int(thread.name), 0)
 
 
 def call(

@@ -201,6 +201,7 @@ def _environment() -> Iterator[None]:
         RAY_USAGE_STATS_ENABLED="0",
         RAY_memory_monitor_refresh_ms="0",
         RAY_enable_metrics_collection="0",
+        RAY_worker_niceness="0",
         RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0",
     )
     try:
