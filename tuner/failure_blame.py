@@ -15,6 +15,8 @@ _VARIABLE = re.compile(r"(?<![\w-])([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)(?![\w-])")
 _PARALLEL = ("tp", "ep", "dp", "pp")
 _KNOB = re.compile(r"^(?:enable|disable|use)-|-(?:backend|size|algorithm|algo|config|method)$")
 _TELLING_LETTERS = 10
+_SOURCE = re.compile(r" {4}\s*[A-Za-z_]")
+_ATTRIBUTE = re.compile(r"\.([a-z]+_\w+)\b(?!\()")
 _COMMON = {"enable", "disable", "max", "min", "num", "size", "path", "paths", "backend", "mode"}
 _COMMON |= {"model", "file", "config"}
 _UNTOLD = ("model", "model-path", "served-model-name", "host", "tokenizer", "tokenizer-path")
@@ -91,12 +93,18 @@ def _is_quoted(name: str, value: Value, text: str) -> bool:
 def traced_in(block: str, flags: Mapping[str, Value]) -> list[str]:
     """The launched flags that the innermost telling source line of a traceback names."""
     known = _known(flags)
-    sources = [line for line in block.splitlines() if line[:4] == "    " and "File " not in line]
+    sources = [line for line in block.splitlines() if _SOURCE.match(line)]
     for source in reversed(sources):
         names = [name for name in known if "-" in name and name.replace("-", "_") in source]
         if names:
             return names
     return []
+
+
+def attributes_in(block: str) -> list[str]:
+    """The attributes that the innermost source line of a traceback reads, as flags."""
+    sources = [line for line in block.splitlines() if _SOURCE.match(line)]
+    return [canonical(name) for name in _ATTRIBUTE.findall(sources[-1])] if sources else []
 
 
 def kin_of(written: Sequence[str], flags: Mapping[str, Value]) -> list[str]:

@@ -218,6 +218,7 @@ def _blame(
     if not named and rule.kind in _TRACED:
         named = reading.flags_of(hit.line)
         written = failure_blame.written_in(message)
+        written += failure_blame.attributes_in(reading.block(hit.line).text)
         named = named or failure_blame.kin_of(written, reading.launched)
     return _suspects(groups, named, reading, flags, nearest)
 

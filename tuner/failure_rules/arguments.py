@@ -167,7 +167,7 @@ RULES: tuple[Rule, ...] = (
         r"^(?:[\w.]*(?:ValueError|AssertionError|NotImplementedError|RuntimeError"
         r"|ValidationError|TypeError|Exception)): .+",
         "Raised where arguments are checked: no model has been touched.",
-        around=r"server_args\.py|arg_utils\.py|check_server_args|vllm/config/|/configs?/\w+\.py"
+        around=r"server_args\.py|arg_groups/|arg_utils\.py|check_server_args|vllm/config/|/configs?/\w+\.py"
         r"|verify_and_update_config|check_and_update_config|_post_init__",
         unless=r"Capture cuda graph failed|validation errors? for",
         stages=_STARTING,

@@ -225,6 +225,16 @@ RULES: tuple[Rule, ...] = (
         stages=BEFORE_READY,
     ),
     rule(
+        "named flag at start",
+        "arg_validation",
+        Tier.EXCEPTION,
+        _WORDS,
+        _EXCEPTION,
+        "No child runs yet: whatever stumbles over an argument was given a wrong one.",
+        names_flag=True,
+        stages=frozenset({Stage.STARTING}),
+    ),
+    rule(
         "refused value",
         "arg_validation",
         Tier.EXCEPTION,
