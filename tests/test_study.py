@@ -7,6 +7,7 @@ import pytest
 from tests.nightly import Heard, SimulatedExecutor, completed, study
 from tests.samples import record
 from tuner.errors import HostError
+from tuner.executor import Event
 from tuner.failures import Failure
 from tuner.records import Records
 from tuner.search import Searcher
@@ -27,6 +28,13 @@ def night(folder, outcome, budget, **changes):
     )
     stop = StudyRun(loaded, Records(folder), executor, searcher, heard).run()
     return stop, heard, executor
+
+
+class InterruptedExecutor(SimulatedExecutor):
+    """Ctrl-C comes while the first launch is under way."""
+
+    def poll(self, timeout_s: float) -> list[Event]:
+        raise KeyboardInterrupt
 
 
 def gain_of(order):
@@ -105,7 +113,7 @@ def test_hypotheses_on_a_blocked_parent_are_not_launched(tmp_path):
 
 def test_a_failure_that_is_not_the_configurations_fault_is_repeated_once(tmp_path):
     port = FAULT.model_copy(update={"kind": "port_conflict", "action": "once"})
-    failed = []
+    failed: list[int] = []
 
     def outcome(order):
         if order.hypothesis == "slow" and not failed:
@@ -161,14 +169,9 @@ def test_a_lost_trial_is_recorded_as_interrupted_and_launched_again(tmp_path):
 
 def test_ctrl_c_cancels_what_is_in_flight_and_records_it(tmp_path):
     loaded = study(tmp_path, {"trials": 12})
-    executor = SimulatedExecutor(lambda order: completed(order, 1.0))
+    executor = InterruptedExecutor(lambda order: completed(order, 1.0))
     searcher = Searcher(loaded.space, sampler="TPESampler", seed=1, journal=None, name="n")
     run = StudyRun(loaded, Records(tmp_path), executor, searcher, Heard())
-
-    def interrupt(timeout_s):
-        raise KeyboardInterrupt
-
-    executor.poll = interrupt
     with pytest.raises(KeyboardInterrupt):
         run.run()
     assert executor.cancelled == [0]
