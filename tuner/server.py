@@ -148,6 +148,17 @@ class Server:
         except FileNotFoundError:
             return ""
 
+    def log_since(self, offset: int) -> tuple[str, int]:
+        """The whole lines logged from that byte on, and the byte after them."""
+        try:
+            with self.log_path.open("rb") as log:
+                log.seek(offset)
+                new = log.read()
+        except FileNotFoundError:
+            return "", offset
+        whole = new.rfind(b"\n") + 1
+        return new[:whole].decode(errors="replace"), offset + whole
+
     def exit_code(self) -> int | None:
         """The exit code of the first process, negative for a signal; None while it runs."""
         return self._exit_code

@@ -3,23 +3,21 @@
 Runs in a process of its own on the host that has the GPUs.
 """
 
-import asyncio
 import gzip
 import hashlib
 import json
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
 
 from tuner import engines
 from tuner.definitions import Objective, Rung, Value
 from tuner.engines.base import Engine, EngineFacts, LaunchCommand, LaunchSpec
 from tuner.errors import HttpError
 from tuner.executor import Note, Slot
-from tuner.failures import Failure, classify, fatal_line
+from tuner.failures import Failure, Phase, classify, gave_up, verdict
 from tuner.frozen import Frozen
 from tuner.http import Http
 from tuner.load import Played, RungPlan, Target, play, run
@@ -28,13 +26,9 @@ from tuner.quality import OutputQuality, output_quality, wrong_output
 from tuner.records import Outcome, TrialKind, TrialRecord
 from tuner.score import hopeless
 from tuner.server import Server
+from tuner.watch import Watch
 
 HOST = "127.0.0.1"
-POLL_S = 0.1
-DRAIN_S = 1.5
-"""How long a doomed server's log is still read: the cause may be printed after the alarm."""
-
-T = TypeVar("T")
 
 
 class TrialOrder(Frozen):
@@ -114,12 +108,13 @@ def run_trial(order: TrialOrder, slot: Slot, folder: Path, note: Note) -> TrialR
     )
     with server:
         run(_serve(order, engine, server, course, note))
+        exit_code = server.exit_code()
         note(TrialNote(number=order.number, phase="stopping"))
         stopping = time.perf_counter()
-        report = server.stop()
+        server.stop()
     course.phase_s["stop"] = time.perf_counter() - stopping
     if course.outcome == "failed" and course.failure is None:
-        course.failure = _understand(order, server.log(), report.exit_code, course)
+        course.failure = _understand(order, server.log(), exit_code, course)
     return _record(order, slot, engine, command, course, started_at, time.perf_counter() - begun)
 
 
@@ -128,59 +123,21 @@ async def _serve(
 ) -> None:
     begun = time.perf_counter()
     async with Http(f"http://{HOST}:{server.port}") as http:
-        ready = await _wait_ready(engine, server, http, order.launch.engine.ready_timeout_s)
+        watch = Watch(server)
+        ready = await watch.ready(engine, http, order.launch.engine.ready_timeout_s)
         course.phase_s["start"] = time.perf_counter() - begun
         if not ready:
             course.outcome = "failed"
             return
         course.serving = True
-        await _read_back(order, engine, server, http, course)
-        if course.outcome != "duplicate":
+        try:
+            await _read_back(order, engine, server, http, course)
+        except HttpError:  # it generated a moment ago: its log says why it no longer answers
+            course.outcome = "failed"
+        if course.outcome == "completed":
             begun = time.perf_counter()
-            await _climb(order, engine, server, http, course, note)
+            await _climb(order, engine, server, http, watch, course, note)
             course.phase_s["load"] = time.perf_counter() - begun
-
-
-async def _wait_ready(engine: Engine, server: Server, http: Http, timeout_s: float) -> bool:
-    """Until the server generates; False once it has died, is doomed, or its time is up."""
-    deadline = time.monotonic() + timeout_s
-    doom = asyncio.create_task(_doom(server))
-    try:
-        while time.monotonic() < deadline and not doom.done():
-            if server.listening() and await engine.ready(http):
-                return True
-            await asyncio.wait([doom], timeout=POLL_S)
-        return False
-    finally:
-        await _ended(doom)
-
-
-async def _doom(server: Server) -> None:
-    """Returns once the server has exited or its log says that it will, and the log is drained."""
-    seen = 0
-    while server.exit_code() is None:
-        text = server.log()
-        if fatal_line(text[seen:]):
-            await asyncio.sleep(DRAIN_S)
-            return
-        seen = text.rfind("\n") + 1
-        await asyncio.sleep(POLL_S)
-
-
-async def _ended(task: "asyncio.Task[Any]") -> None:
-    task.cancel()
-    await asyncio.wait([task])
-
-
-async def _unless_doomed(server: Server, work: Awaitable[T]) -> T | None:
-    """The result of the work, or None where the server died before it was done."""
-    doom, task = asyncio.create_task(_doom(server)), asyncio.ensure_future(work)
-    try:
-        await asyncio.wait([doom, task], return_when=asyncio.FIRST_COMPLETED)
-        return task.result() if task.done() else None
-    finally:
-        await _ended(doom)
-        await _ended(task)
 
 
 async def _read_back(
@@ -207,12 +164,18 @@ def effective_key(effective: Mapping[str, Value], launch: LaunchSpec) -> str:
 
 
 async def _climb(
-    order: TrialOrder, engine: Engine, server: Server, http: Http, course: _Course, note: Note
+    order: TrialOrder,
+    engine: Engine,
+    server: Server,
+    http: Http,
+    watch: Watch,
+    course: _Course,
+    note: Note,
 ) -> None:
     for index, rung in enumerate(order.objective.ladder):
         note(TrialNote(number=order.number, phase="rung", concurrency=rung.concurrency))
-        played = await _unless_doomed(server, _play(order, engine, http, rung, index))
-        if played is None or not await _still_alive(server):
+        played = await watch.unless_doomed(_play(order, engine, http, rung, index))
+        if played is None:
             course.outcome = "failed"
             return
         measured = _measured(order, rung, played)
@@ -272,14 +235,6 @@ async def _play(order: TrialOrder, engine: Engine, http: Http, rung: Rung, index
     return await play(target, plan, probe=probe)
 
 
-async def _still_alive(server: Server) -> bool:
-    """A server that dies as the window closes is dead, not measured: look twice."""
-    if server.exit_code() is None and server.listening():
-        return True
-    await asyncio.sleep(DRAIN_S)
-    return False
-
-
 def _measured(order: TrialOrder, rung: Rung, played: Played) -> RungMeasurement:
     return measure(
         played.timings,
@@ -314,50 +269,33 @@ def _keep_requests(folder: Path, rung: Rung, played: Played) -> None:
 
 
 def _understand(order: TrialOrder, log: str, exit_code: int | None, course: _Course) -> Failure:
-    failure = classify(
-        log,
-        engine=order.launch.engine.name,
-        exit_code=exit_code,
-        phase="serving" if course.serving else None,
-        flags={**order.launch.flags, **order.launch.env},
-        nearest=order.nearest or None,
-    )
-    return failure or _silent(course, exit_code, order.launch.engine.ready_timeout_s)
+    """Why it failed; `exit_code` is None for a server that was alive until it was stopped."""
+    engine = order.launch.engine.name
+    phase: Phase | None = "serving" if course.serving else None
+    flags, nearest = {**order.launch.flags, **order.launch.env}, order.nearest or None
+    if exit_code is not None:
+        failure = classify(
+            log, engine=engine, exit_code=exit_code, phase=phase, flags=flags, nearest=nearest
+        )
+        if failure is not None:
+            return failure
+    waited_s = course.phase_s.get("load" if course.serving else "start")
+    return gave_up(log, engine=engine, phase=phase, waited_s=waited_s, flags=flags, nearest=nearest)
 
 
 def _wrong(fault: str, order: TrialOrder) -> Failure:
     """Fast or not: output that is no longer the model's is no result."""
     asked = {**order.launch.flags, **order.launch.env}
     changed = [name for name in asked if asked[name] != order.nearest.get(name, asked[name])]
-    return Failure(
-        kind="wrong_output",
-        cause=fault,
+    return verdict(
+        "wrong_output",
+        fault,
+        engine=order.launch.engine.name,
+        phase="serving",
         blame=changed,
         action="never",
         advice="Do not serve with these flags, however fast: compare answers by hand and report it "
         "to the engine.",
-        phase="serving",
-    )
-
-
-def _silent(course: _Course, exit_code: int | None, timeout_s: float) -> Failure:
-    """The server was given up, and its log holds no reason."""
-    if course.serving:
-        return Failure(
-            kind="engine_stall",
-            cause="accepts requests and generates nothing",
-            action="once",
-            advice="Look at the end of server.log; if it happens again, treat the flags as bad.",
-            phase="serving",
-            exit_code=exit_code,
-        )
-    return Failure(
-        kind="never_ready",
-        cause=f"not ready after {timeout_s:.0f} s, and its log names no error",
-        action="once",
-        advice="Look at the end of server.log; raise engine.ready_timeout_s if it still worked.",
-        phase="starting",
-        exit_code=exit_code,
     )
 
 

@@ -1,0 +1,195 @@
+"""One launch over real rehearsal processes: every way it can end, and what its record says."""
+
+import gzip
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.rehearsed import free_port
+from tuner import processes
+from tuner.definitions import EngineDefinition, Objective
+from tuner.engines.base import LaunchSpec
+from tuner.executor import Slot
+from tuner.quality import OutputQuality
+from tuner.trial import TrialNote, TrialOrder, effective_key, run_trial
+
+OBJECTIVE = Objective.model_validate_json(
+    '{"ladder": [{"concurrency": 1}, {"concurrency": 8}], "input_tokens": 16,'
+    ' "output_tokens": 32, "warmup_s": 3, "window_s": 15}'
+)
+SURFACE: dict[str, Any] = {
+    "time_scale": 50,
+    "table": [
+        {"concurrency": 1, "output_tok_s": 40.0, "ttft_ms": 100.0},
+        {"concurrency": 8, "output_tok_s": 160.0, "ttft_ms": 200.0},
+    ],
+    "startup": {"distributed_s": 1, "weights_s": 1, "kv_cache_s": 1, "graphs_s": 1, "warmup_s": 1},
+}
+OUT_OF_MEMORY = (
+    "[{time} TP0] Scheduler hit an exception: Traceback (most recent call last):\n"
+    "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.\n"
+)
+
+
+class Trial:
+    """A launch of the rehearsal engine with a surface of the test's own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.notes: list[TrialNote] = []
+
+    def run(self, surface: dict[str, Any] | None = None, **changes: Any):
+        (self.folder / "surface.yaml").write_text(json.dumps({**SURFACE, **(surface or {})}))
+        engine = EngineDefinition(
+            name="rehearsal", surface="surface.yaml", ready_timeout_s=changes.pop("patience_s", 60)
+        )
+        launch = LaunchSpec(
+            engine=engine, model="m", folder=self.folder, flags=changes.pop("flags", {})
+        )
+        order = TrialOrder(
+            number=0,
+            kind=changes.pop("kind", "search"),
+            key="k",
+            values={},
+            launch=launch,
+            gpus=2,
+            objective=OBJECTIVE,
+            **changes,
+        )
+        slot = Slot(
+            host="here",
+            gpus=("0", "1"),
+            real_gpus=False,
+            server_cores=tuple(os.sched_getaffinity(0)),
+            client_cores=tuple(os.sched_getaffinity(0)),
+            ports=(free_port(), free_port(), free_port()),
+        )
+        record = run_trial(order, slot, self.folder / "trial", self.notes.append)
+        assert not processes.tree("TUNER_SERVER_TAG", "trial-0")
+        return record
+
+
+@pytest.fixture
+def trial(tmp_path):
+    return Trial(tmp_path)
+
+
+def test_a_healthy_launch_climbs_the_ladder_and_is_read_back(trial):
+    record = trial.run()
+    assert record.outcome == "completed"
+    assert record.rehearsal
+    assert [rung.concurrency for rung in record.rungs] == [1, 8]
+    assert record.rungs[0].output_tok_s == pytest.approx(40, rel=0.1)
+    assert record.rungs[1].output_tok_s == pytest.approx(160, rel=0.1)
+    assert record.rungs[1].tok_s_per_gpu == pytest.approx(80, rel=0.1)
+    assert record.effective
+    assert record.effective_key
+    assert record.ready_s is not None
+    assert record.phase_s.keys() == {"start", "load", "stop"}
+    assert [(n.phase, n.concurrency, n.rung is not None) for n in trial.notes] == [
+        ("starting", None, False),
+        ("rung", 1, False),
+        ("rung", 1, True),
+        ("rung", 8, False),
+        ("rung", 8, True),
+        ("stopping", None, False),
+    ]
+
+
+def test_the_files_of_a_launch_hold_the_command_the_log_and_every_request(trial):
+    record = trial.run()
+    folder = trial.folder / "trial"
+    assert record.command in (folder / "command.sh").read_text()
+    assert "ready to roll" in (folder / "server.log").read_text()
+    with gzip.open(folder / "requests.jsonl.gz", "rt") as lines:
+        requests = [json.loads(line) for line in lines]
+    assert {r["concurrency"] for r in requests} == {1, 8}
+    assert not {"prompt", "text"} & requests[0].keys()
+
+
+def test_a_twin_of_an_earlier_trial_is_not_measured_again(trial):
+    first = trial.run()
+    again = trial.run(known={first.effective_key: 7})
+    assert again.outcome == "duplicate"
+    assert again.duplicate_of == 7
+    assert again.rungs == []
+
+
+def test_a_death_at_load_is_understood(trial):
+    record = trial.run({"crashes": [{"when": {}, "at": "kv-cache", "log": OUT_OF_MEMORY}]})
+    assert record.outcome == "failed"
+    assert record.ready_s is None
+    assert record.failure.kind == "oom_kv"
+    assert record.failure.action == "never"
+    assert record.failure.phase == "loading"
+
+
+def test_a_death_at_a_rung_keeps_the_rungs_before_it(trial):
+    record = trial.run({"crashes": [{"when": {}, "running": 8, "log": OUT_OF_MEMORY}]})
+    assert record.outcome == "failed"
+    assert [rung.concurrency for rung in record.rungs] == [1]
+    assert record.failure.phase == "serving"
+
+
+def test_a_server_that_lingers_after_its_fatal_line_is_not_waited_for(trial):
+    crash = {"when": {}, "running": 8, "log": OUT_OF_MEMORY, "linger_s": 3000}
+    record = trial.run({"crashes": [crash]})
+    assert record.outcome == "failed"
+    assert record.duration_s < 30
+
+
+def test_a_server_that_never_gets_ready_is_given_up_in_its_own_words(trial):
+    record = trial.run({"hangs": [{"when": {}, "at": "weights"}]}, patience_s=3)
+    assert record.outcome == "failed"
+    assert record.failure.kind == "never_ready"
+
+
+def test_a_server_that_is_healthy_and_generates_nothing_is_not_ready(trial):
+    record = trial.run({"hangs": [{"when": {}, "requests": 0}]}, patience_s=3)
+    assert record.outcome == "failed"
+    assert record.rungs == []
+
+
+def test_wrong_output_is_a_failure_however_fast(trial):
+    honest = OutputQuality(requests=100)
+    record = trial.run(
+        {"wrong_output": [{"when": {}, "kind": "repeated"}]},
+        flags={"moe-runner-backend": "triton"},
+        baseline_quality=honest,
+        nearest={"moe-runner-backend": "auto"},
+    )
+    assert record.outcome == "failed"
+    assert record.failure.kind == "wrong_output"
+    assert record.failure.blame == ["moe-runner-backend"]
+    assert record.failure.action == "never"
+
+
+def test_the_model_is_right_by_its_own_standard(trial):
+    honest = trial.run().quality
+    assert honest.requests > 0
+    assert (honest.empty, honest.repeated, honest.short) == (0, 0, 0)
+
+
+def test_a_hopeless_trial_stops_after_a_rung_only_where_it_may(trial):
+    doomed = {"reference": {1: 4000.0, 8: 160.0}, "noise": {1: 0.01, 8: 0.01}}
+    record = trial.run(prune=True, **doomed)
+    assert record.outcome == "pruned"
+    assert "0.01x at 1" in record.pruned_because
+    assert len(record.rungs) == 1
+    assert trial.run(prune=False, **doomed).outcome == "completed"
+
+
+def test_the_effective_key_tells_arguments_variables_and_builds_apart(tmp_path):
+    def key(effective, **changes):
+        engine = EngineDefinition(name="rehearsal", surface="s")
+        spec = LaunchSpec(engine=engine, model="m", folder=tmp_path, **changes)
+        return effective_key(effective, spec)
+
+    one = key({"a": 1, "b": 2})
+    assert one == key({"b": 2, "a": 1})
+    assert one != key({"a": 1, "b": 3})
+    assert one != key({"a": 1, "b": 2}, env={"X": "1"})
+    assert one != key({"a": 1, "b": 2}, build="patched")
