@@ -29,12 +29,22 @@ class Watch:
         """Wait until the server generates; False once it is doomed or its time is up."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline and not self._lost():
-            if self._server.listening() and await engine.ready(http):
+            if self._server.listening() and await self._answers(engine, http, deadline):
                 return True
             await asyncio.sleep(POLL_S)
         if self._lost():
             await self._drained()
         return False
+
+    async def _answers(self, engine: Engine, http: Http, deadline: float) -> bool:
+        """Ask once; an answer that does not come is left when the server or the time is lost."""
+        asked = asyncio.ensure_future(engine.ready(http))
+        try:
+            while not asked.done() and time.monotonic() < deadline and not self._lost():
+                await asyncio.wait([asked], timeout=POLL_S)
+            return asked.done() and asked.result()
+        finally:
+            await _ended(asked)
 
     async def unless_doomed(self, work: Awaitable[T]) -> T | None:
         """The result of the work, or None where the server was lost before or while it was done."""
