@@ -1,6 +1,5 @@
 """What people type. Each verb loads what it needs when it is called: `tuner --help` is instant."""
 
-import json
 import os
 import sys
 import traceback
@@ -112,7 +111,7 @@ def export(study: Path, trial: int | None, form: Any) -> None:
 
 def _answer(result: Any, as_json: bool, show_it: Callable[[Any], None]) -> None:
     if as_json:
-        click.echo(json.dumps(result.model_dump(mode="json", by_alias=True), indent=1))
+        click.echo(result.model_dump_json(indent=1, by_alias=True))  # no NaN, unlike json.dumps
     else:
         show_it(result)
 
@@ -131,9 +130,6 @@ def main() -> NoReturn:
     except TunerError as error:
         click.echo(f"tuner: {error}", err=True)
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
     sys.exit(code if isinstance(code, int) else 0)
 
 

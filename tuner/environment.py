@@ -8,13 +8,14 @@ from typing import Any
 
 import tuner
 from tuner import engines
-from tuner.errors import RecordsError, StudyChanged
+from tuner.errors import RecordsError, StudyChanged, StudyError
 from tuner.executor import HostInfo
 from tuner.launches import launch_spec
 from tuner.validation import LoadedStudy
 
 FILE = "environment.json"
 SCHEMA = 1
+_RESTORE = "Restore it from a copy, or copy the study file to a new folder and measure anew."
 
 
 def identity(study: LoadedStudy, hosts: Sequence[HostInfo]) -> dict[str, Any]:
@@ -47,13 +48,14 @@ def identity(study: LoadedStudy, hosts: Sequence[HostInfo]) -> dict[str, Any]:
 def remember_or_refuse(folder: Path, now: Mapping[str, Any]) -> None:
     """Write the identity of a new study, or compare it with what its records were measured as.
 
-    Raises StudyChanged, naming the first difference with both sides.
+    Raises StudyChanged, naming the first difference with both sides; RecordsError where the file
+    is damaged, missing beside records, or of a newer version; StudyError where it cannot be
+    written.
     """
     path = folder / FILE
     now = json.loads(json.dumps(now))
     if not path.exists():
-        content = {"schema_number": SCHEMA, "identity": now, "machine": _machine()}
-        path.write_text(json.dumps(content, indent=1) + "\n")
+        _remember(path, now)
         return
     differences = list(_differences(_stored(path), now, ""))
     if not differences:
@@ -68,21 +70,38 @@ def remember_or_refuse(folder: Path, now: Mapping[str, Any]) -> None:
     )
 
 
+def _remember(path: Path, now: Mapping[str, Any]) -> None:
+    """Whole or not at all: a run that is killed here has measured nothing yet."""
+    records = path.parent / "trials.jsonl"
+    if records.exists() and records.stat().st_size:
+        raise RecordsError(
+            f"{path}: missing, though there are records: nothing says what they were measured on",
+            hint=_RESTORE,
+        )
+    content = {"schema_number": SCHEMA, "identity": now, "machine": _machine()}
+    new = path.with_suffix(".new")
+    try:
+        new.write_text(json.dumps(content, indent=1) + "\n")
+        new.replace(path)
+    except OSError as error:
+        raise StudyError(
+            f"{path}: cannot be written: {error.strerror}",
+            hint="Nothing was started. Make room or give write access, then run again.",
+        ) from error
+
+
 def _stored(path: Path) -> Mapping[str, Any]:
     try:
         content = json.loads(path.read_text())
-        schema, stored = content["schema_number"], content["identity"]
+        schema, stored = int(content["schema_number"]), dict(content["identity"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RecordsError(
-            f"{path}: cannot be read: {error}",
-            hint="It says what the records were measured on; restore it from a copy.",
-        ) from error
+        raise RecordsError(f"{path}: damaged: {error}", hint=_RESTORE) from error
     if schema > SCHEMA:
         raise RecordsError(
             f"{path}: written by a newer version (schema {schema}, this one reads up to {SCHEMA})",
             hint="Use the version that wrote it.",
         )
-    return dict(stored)
+    return stored
 
 
 def _differences(was: Any, now: Any, where: str) -> Iterator[tuple[str, Any, Any]]:

@@ -12,6 +12,7 @@ from tuner.launches import launch_spec
 from tuner.records import TrialRecord
 from tuner.space import Configuration
 from tuner.validation import LoadedStudy
+from tuner.views import outcome_words
 
 Format = Literal["shell", "json"]
 
@@ -20,9 +21,10 @@ class Export(Frozen):
     """A launch as it runs when pasted, and why it is this one.
 
     `command` holds no port, host or seed that the tuner added, and no secret: those are asked for
-    by `${NAME:?set NAME}`.
+    by `${NAME:?set NAME}` in the command, and are `${NAME}` elsewhere.
     """
 
+    schema_number: int = 1
     command: str
     argv: list[str]
     env: dict[str, str]
@@ -54,7 +56,8 @@ def _choose(
 ) -> tuple[Configuration, int | None, str]:
     if trial is not None:
         record = find(records, trial)
-        return study.space.configuration(record.values), trial, f"trial {trial}, as asked for"
+        why = f"Trial {trial}, as asked for: {outcome_words(study, record)}."
+        return study.space.configuration(record.values), trial, why
     verdict = conclusion(records, study.objective, study.baseline.key)
     winner = next((r for r in records if r.key == verdict.winner_key), None)
     if winner is None:
@@ -74,8 +77,9 @@ def find(records: Sequence[TrialRecord], number: int) -> TrialRecord:
 def written(chosen: Export, form: Format) -> str:
     """The export in the form that was asked for, as one text."""
     if form == "json":
-        return json.dumps(chosen.model_dump(), indent=1)
+        return json.dumps(chosen.model_dump(), indent=1) + "\n"
     label = (
         "# REHEARSAL: nothing behind this was measured on hardware.\n" if chosen.rehearsal else ""
     )
-    return f"#!/bin/sh\n{label}# {chosen.why}\n{chosen.command}\n"
+    why = " ".join(chosen.why.split())  # it may quote a log: no line of that may become a command
+    return f"#!/bin/sh\n{label}# {why}\n{chosen.command}\n"

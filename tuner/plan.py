@@ -35,6 +35,7 @@ class PlannedPart(Frozen):
 class Plan(Frozen):
     """The parts in order, for the budget that is left."""
 
+    schema_number: int = 1
     parts: list[PlannedPart]
     launches_made: int
     launches_left: int | None

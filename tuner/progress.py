@@ -12,23 +12,23 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from tuner.console import said_changes
+from tuner.console import label, plain, said_changes, terminal
 from tuner.decision import reference
 from tuner.definitions import Value
 from tuner.launches import time_scale
 from tuner.measurement import RungMeasurement
-from tuner.records import TrialRecord
+from tuner.records import Records, TrialRecord
 from tuner.schedule import Job
 from tuner.score import score, throughput
 from tuner.study import BudgetClock
 from tuner.trial import TrialNote, TrialOrder
 from tuner.validation import LoadedStudy
-from tuner.views import changes, outcome_words
+from tuner.views import changes, outcome_words, rehearsal
 
 
 def progress(study: LoadedStudy) -> "PlainProgress":
     """A live panel where stderr is a terminal, plain lines where it is not."""
-    console = Console(stderr=True)
+    console = terminal(stderr=True)
     return LiveProgress(study, console) if console.is_terminal else PlainProgress(study, console)
 
 
@@ -40,6 +40,8 @@ class PlainProgress:
         self._console = console
 
     def __enter__(self) -> Self:
+        for line in label(rehearsal(self._study), time_scale(self._study)):
+            self._console.print(line, soft_wrap=True)
         return self
 
     def __exit__(
@@ -77,8 +79,7 @@ class PlainProgress:
         return said_changes(changes(values, self._study))
 
     def _say(self, text: str) -> None:
-        line = f"{time.strftime('%H:%M:%S')} {text}"
-        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+        self._console.print(f"{time.strftime('%H:%M:%S')} {plain(text)}", soft_wrap=True)
 
 
 def _score(study: LoadedStudy, record: TrialRecord, records: Sequence[TrialRecord]) -> float | None:
@@ -94,9 +95,10 @@ class LiveProgress(PlainProgress):
         self._live = Live(console=console, refresh_per_second=4, transient=True)
         self._current: dict[int, tuple[str, TrialNote | None, float]] = {}
         self._rungs: dict[int, list[RungMeasurement]] = {}
-        self._records: Sequence[TrialRecord] = ()
+        self._records: Sequence[TrialRecord] = list(Records(study.folder))
 
     def __enter__(self) -> Self:
+        super().__enter__()
         self._live.start()
         return self
 
@@ -163,12 +165,11 @@ class LiveProgress(PlainProgress):
     def _left(self, clock: BudgetClock) -> Text:
         launches = clock.launches_left(self._records, len(self._current))
         if launches is None:
-            return Text("no limit in the budget")
+            return Text("the budget has no limit")
         seconds = launches * clock.launch_s
         limit = clock.seconds_left()
         if limit is not None:
             seconds = min(seconds, limit)
         left = timedelta(seconds=int(max(0.0, seconds)))
-        scale = time_scale(self._study)
-        label = f" · REHEARSAL at {scale:g}x" if scale != 1.0 else ""
-        return Text(f"{launches} launches left, about {left}{label}")
+        said = f" · REHEARSAL at {time_scale(self._study):g}x" if rehearsal(self._study) else ""
+        return Text(f"{launches} launches left, about {left}{said}")

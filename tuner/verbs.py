@@ -8,6 +8,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from tuner import engines, views
+from tuner.definitions import Value
 from tuner.environment import identity, remember_or_refuse
 from tuner.errors import EngineError, HostError
 from tuner.export import Format, find, written
@@ -39,11 +40,17 @@ class Check(Frozen):
 
 
 class TrialView(Frozen):
-    """One launch in full."""
+    """One launch in full.
+
+    `unlike_baseline` holds the arguments read back that differ from the baseline's; None for one
+    that only the baseline has.
+    """
 
     schema_number: int = 1
     row: views.TrialRow
     record: TrialRecord
+    unlike_baseline: dict[str, Value]
+    log: str
     rehearsal: bool
 
 
@@ -81,7 +88,11 @@ def show_trial(path: Path, number: int) -> TrialView:
     records = Records(study.folder)
     record = find(list(records), number)
     return TrialView(
-        row=views.trial_row(study, record, records), record=record, rehearsal=record.rehearsal
+        row=views.trial_row(study, record, records),
+        record=record,
+        unlike_baseline=views.unlike_baseline(study, record, records),
+        log=f"{views.name(study)}/trials/{number:04d}/server.log",
+        rehearsal=record.rehearsal,
     )
 
 

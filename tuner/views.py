@@ -1,11 +1,12 @@
 """What the records say, as values that can be printed or dumped as JSON. Starts nothing."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tuner.analysis import ParetoPoint, TimeUse, pareto_front, time_use
 from tuner.decision import Conclusion, conclusion, reference
 from tuner.definitions import Value
+from tuner.engines.spelling import canonical
 from tuner.frozen import Frozen
 from tuner.launches import time_scale
 from tuner.ledger import LedgerRow, ledger, null_results
@@ -33,9 +34,14 @@ class TrialRow(Frozen):
 
 
 class DeadEnd(Frozen):
-    """What never to try again, and why."""
+    """What never to try again, and why.
+
+    `changes` is what all launches that died of this cause had in common, `suspects` those of them
+    that are blamed; `blame` names the flags or variables that the first one's log points at.
+    """
 
     changes: dict[str, Value]
+    suspects: dict[str, Value]
     trials: list[int]
     kind: str
     cause: str
@@ -46,7 +52,7 @@ class DeadEnd(Frozen):
 class StudyView(Frozen):
     """A study so far: its verdict, its hypotheses, its trials, and where the time went.
 
-    `stopped_by` is why the run ended before its budget, empty where it did not.
+    `ended` is why the run that shows this came to its end, empty where none ran.
     """
 
     schema_number: int = SCHEMA
@@ -83,7 +89,8 @@ def study_view(study: LoadedStudy, records: Records, ended: str = "") -> StudyVi
     objective, key = study.objective, study.baseline.key
     found = conclusion(records, objective, key)
     rows = ledger(records, study.space.hypotheses, objective, key)
-    trials = [trial_row(study, record, records) for record in records]
+    base = reference(records, objective, key)
+    trials = [_trial_row(study, record, base) for record in records]
     winner = next((r for r in records if r.key == found.winner_key), None)
     return StudyView(
         study=name(study),
@@ -143,7 +150,10 @@ def _differs(a: Value, b: Value) -> bool:
 
 def trial_row(study: LoadedStudy, record: TrialRecord, records: Iterable[TrialRecord]) -> TrialRow:
     """One launch against the baseline as it is known by now."""
-    base = reference(records, study.objective, study.baseline.key)
+    return _trial_row(study, record, reference(records, study.objective, study.baseline.key))
+
+
+def _trial_row(study: LoadedStudy, record: TrialRecord, base: Mapping[int, float]) -> TrialRow:
     value = score(record.rungs, base, study.objective)
     return TrialRow(
         number=record.number,
@@ -158,6 +168,18 @@ def trial_row(study: LoadedStudy, record: TrialRecord, records: Iterable[TrialRe
         breaches=[str(b) for b in slo_breaches(record.rungs, study.objective)],
         duration_s=record.duration_s,
     )
+
+
+def unlike_baseline(
+    study: LoadedStudy, record: TrialRecord, records: Iterable[TrialRecord]
+) -> dict[str, Value]:
+    """The arguments read back that are not those of the baseline's first launch that told its own;
+    all where none did."""
+    told = (r.effective for r in records if r.key == study.baseline.key and r.effective)
+    baseline = next(told, {})
+    names = [*record.effective, *(name for name in baseline if name not in record.effective)]
+    ours = record.effective
+    return {n: ours.get(n) for n in names if _differs(ours.get(n), baseline.get(n))}
 
 
 def outcome_words(study: LoadedStudy, record: TrialRecord) -> str:
@@ -191,15 +213,23 @@ def _dead_ends(study: LoadedStudy, records: Sequence[TrialRecord] | Records) -> 
 def _dead_end(study: LoadedStudy, group: Sequence[TrialRecord]) -> DeadEnd:
     """What the launches that died of one cause had in common."""
     failure = group[0].failure
+    blame = failure.blame if failure else []
     common = changes(group[0].values, study)
     for record in group[1:]:
         other = changes(record.values, study)
         common = {n: v for n, v in common.items() if n in other and not _differs(other[n], v)}
     return DeadEnd(
         changes=common,
+        suspects={n: v for n, v in common.items() if _flag(study, n) in map(canonical, blame)},
         trials=[record.number for record in group],
         kind=failure.kind if failure else "",
         cause=failure.cause if failure else "",
-        blame=failure.blame if failure else [],
+        blame=blame,
         advice=failure.advice if failure else "",
     )
+
+
+def _flag(study: LoadedStudy, name: str) -> str:
+    """The flag or variable that a parameter sets, as blame would name it."""
+    parameter = study.space.parameters.get(name)  # none: the space changed after the launch
+    return canonical((parameter and (parameter.env or parameter.flag)) or name)
