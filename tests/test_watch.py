@@ -1,0 +1,126 @@
+"""Waiting on servers that answer, hang, exit, or print their doom."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from tests.victims import free_port, python
+from tuner.server import Server
+from tuner.watch import Watch
+
+SERVES = """
+import socket, sys, time
+listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+time.sleep(float(sys.argv[2]))
+print(sys.argv[3], flush=True)
+time.sleep(float(sys.argv[4]))
+"""
+DOOM = "[2026-01-01 00:00:00 TP0] Scheduler hit an exception: Traceback (most recent call last):"
+
+
+class Answers:
+    """An engine whose generation takes so long, and then says so."""
+
+    def __init__(self, after_s=0.0, says=True):
+        self.after_s, self.says = after_s, says
+
+    async def ready(self, http):
+        await asyncio.sleep(self.after_s)
+        return self.says
+
+
+@pytest.fixture
+def serve(tmp_path):
+    servers = []
+
+    def start(quiet_s, line, then_s):
+        port = free_port()
+        server = Server.start(
+            python(SERVES, port, quiet_s, line, then_s),
+            folder=tmp_path,
+            port=port,
+            cores=(),
+            tag=f"watched-{port}",
+        )
+        servers.append(server)
+        return server
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+def ready(server, engine, timeout_s):
+    watch: Any = Watch(server)
+    return asyncio.run(watch.ready(engine, None, timeout_s))
+
+
+def test_a_server_that_listens_and_generates_is_ready(serve):
+    assert ready(serve(60, "", 60), Answers(), 30)
+
+
+def test_a_server_that_listens_and_generates_nothing_is_not(serve):
+    assert not ready(serve(60, "", 60), Answers(says=False), 1.5)
+
+
+def test_a_generation_that_never_ends_is_left_when_the_time_is_up(serve):
+    begun = time.monotonic()
+    assert not ready(serve(60, "", 60), Answers(after_s=600), 1.5)
+    assert time.monotonic() - begun < 30
+
+
+def test_an_exit_ends_the_wait_at_once(serve):
+    begun = time.monotonic()
+    assert not ready(serve(0.2, "bye", 0.0), Answers(after_s=600), 600)
+    assert time.monotonic() - begun < 60
+
+
+def test_a_fatal_line_ends_the_wait_though_the_process_lives_on(serve):
+    server = serve(0.5, DOOM, 600)
+    assert not ready(server, Answers(after_s=600), 600)
+    assert server.exit_code() is None
+
+
+def test_work_on_a_healthy_server_comes_through(serve):
+    server = serve(60, "", 60)
+
+    async def work():
+        watch: Any = Watch(server)
+        assert await watch.ready(Answers(), None, 30)
+        return await watch.unless_doomed(asyncio.sleep(0.2, "done"))
+
+    assert asyncio.run(work()) == "done"
+
+
+@pytest.mark.parametrize(("line", "then_s"), [(DOOM, 600), ("bye", 0.0)])
+def test_work_is_left_when_the_server_is_lost(serve, line, then_s):
+    server = serve(1.0, line, then_s)
+    assert asyncio.run(Watch(server).unless_doomed(asyncio.sleep(600, "done"))) is None
+
+
+def test_a_doom_that_came_while_the_work_ended_still_counts(serve):
+    server = serve(0.0, DOOM, 600)
+
+    async def work():
+        while DOOM not in server.log():
+            await asyncio.sleep(0.02)
+        return await Watch(server).unless_doomed(asyncio.sleep(0, "done"))
+
+    assert asyncio.run(work()) is None
+
+
+def test_what_the_work_raises_is_raised(serve):
+    server = serve(60, "", 60)
+
+    async def fails():
+        raise RuntimeError("a bug")
+
+    async def work():
+        watch: Any = Watch(server)
+        assert await watch.ready(Answers(), None, 30)
+        await watch.unless_doomed(fails())
+
+    with pytest.raises(RuntimeError, match="a bug"):
+        asyncio.run(work())
