@@ -86,7 +86,10 @@ def in_folder(folder: Path, word: str, *, files_only: bool = False) -> str:
     Links are kept: an interpreter knows its environment by the name it is called by.
     """
     path = Path(os.path.normpath(folder.resolve() / word))
-    exists = path.is_file() if files_only else path.exists()
+    try:
+        exists = path.is_file() if files_only else path.exists()
+    except OSError:  # longer than any name of a file, or in a folder that is not ours to look into
+        return word
     return str(path) if word and exists else word
 
 

@@ -1,0 +1,198 @@
+"""What may change between two runs of a study, and what may not."""
+
+import dataclasses
+import json
+import re
+
+import pytest
+
+from tests.evening import edit, folder, keep, launch
+from tests.nightly import HOST
+from tuner import engines
+from tuner.environment import identity, remember_or_refuse
+from tuner.errors import RecordsError, StudyChanged, StudyError
+from tuner.validation import load_study
+
+GPU = dataclasses.replace(HOST, gpu_model="A big one")
+
+
+@pytest.fixture
+def night(tmp_path):
+    """A study whose identity has been written."""
+    made = folder(tmp_path)
+    again(made)
+    return made
+
+
+def again(night, host=GPU):
+    """What a run does before it touches a host."""
+    remember_or_refuse(night, identity(load_study(night), [host]))
+
+
+def refusal(night, host=GPU) -> str:
+    with pytest.raises(StudyChanged) as caught:
+        again(night, host)
+    assert "Put it back" in caught.value.hint
+    return caught.value.message
+
+
+def test_an_unchanged_study_continues_and_its_file_is_not_touched(night):
+    before = (night / "environment.json").read_bytes()
+    again(night)
+    assert (night / "environment.json").read_bytes() == before
+    assert list(night.glob("*.new")) == []
+
+
+def test_the_file_says_what_was_measured_and_on_what(night):
+    written = json.loads((night / "environment.json").read_text())
+    assert written["identity"]["hardware"]["gpu model"] == ["A big one"]
+    assert written["identity"]["model"] == "small"
+    assert written["machine"].keys() == {"tuner", "python", "kernel", "machine"}
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "said"),
+    [
+        ("study", "model: small", "model: large", 'model was "small" .* is "large" now'),
+        (
+            "study",
+            "model: small",
+            "model: small\nfixed: {flags: {tp-size: 2}}",
+            "fixed.flags.tp-size was absent .* is 2 now",
+        ),
+        (
+            "study",
+            "model: small",
+            "model: small\nfixed: {env: {A: b}}",
+            'fixed.env.A was absent .* is "b" now',
+        ),
+        (
+            "study",
+            "model: small",
+            "model: small\nbaseline: {attention-backend: fa3}",
+            'baseline.attention-backend was "triton" .* is "fa3" now',
+        ),
+        ("study", "gpus: 1", "gpus: 2", "hardware.gpus was 1 .* is 2 now"),
+        (
+            "space",
+            "high: 8192",
+            "high: 10240",
+            "space.parameters.chunked-prefill-size.high was 8192 .* is 10240 now",
+        ),
+        (
+            "space",
+            "{attention-backend: fa3}",
+            "{attention-backend: triton, chunked-prefill-size: 4096}",
+            "space.hypotheses.fa3.change.attention-backend was \"fa3\" .* is \"triton\" now"
+            " .and 1 more.",
+        ),
+        (
+            "space",
+            "  - {id: fa3, change: {attention-backend: fa3}, claim: fa3 is faster,"
+            " gain_percent: [5, 10]}\n",
+            "",
+            "space.hypotheses.fa3 was .*fa3.* is absent now",
+        ),
+        ("objective", "window_s: 20", "window_s: 30", "objective.window_s was 20.0 .* is 30.0 now"),
+        ("objective", "concurrency: 8", "concurrency: 16", "objective.ladder was .*8.* is .*16"),
+        ("surface", "launch_sd: 0.008", "launch_sd: 0.009", "surface was .* now"),
+    ],
+)  # fmt: skip
+def test_what_was_measured_may_not_change(night, file, old, new, said):
+    edit(night, f"{file}.yaml", old, new)
+    assert re.search(said, refusal(night)), refusal(night)
+
+
+def test_another_engine_version_is_refused_with_both_versions(night, monkeypatch):
+    version = engines.version
+    monkeypatch.setattr(engines, "version", lambda spec: f"{version(spec)}.1")
+    message = refusal(night)
+    assert "engine version was" in message
+    assert '.1" now' in message
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        (
+            dataclasses.replace(GPU, gpu_model="A small one"),
+            'gpu model was ["A big one"] when the records were made and is ["A small one"] now',
+        ),
+        (dataclasses.replace(GPU, gpu_model=None), 'is ["none"] now'),
+        (dataclasses.replace(GPU, cpu_model="another"), 'cpu model was ["a cpu"]'),
+    ],
+)
+def test_other_hardware_is_refused_with_both_names(night, host, said):
+    assert said in refusal(night, host)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("study", "trials: 26", "trials: 260"),
+        ("study", "budget: {trials: 26}", "budget: {hours: 8, deadline: '07:30'}"),
+        (
+            "study",
+            "model: small",
+            "model: small\nsearch: {sampler: RandomSampler, seed: 9}",
+        ),
+        ("space", "claim: fa3 is faster", "claim: fa3 is twice as fast, why: a hunch, tier: 2"),
+        (
+            "space",
+            "hypotheses:",
+            "hypotheses:\n"
+            "  - {id: new, change: {chunked-prefill-size: 4096}, claim: c, gain_percent: [1, 2]}",
+        ),
+        ("surface", "time_scale: 50", "time_scale: 50 # the same, in other words"),
+    ],
+)
+def test_budget_sampler_and_words_may_change_and_a_hypothesis_be_added(night, file, old, new):
+    edit(night, f"{file}.yaml", old, new)
+    again(night)
+
+
+def test_the_order_in_which_hosts_are_found_does_not_matter(tmp_path):
+    night = folder(tmp_path)
+    other = dataclasses.replace(GPU, name="there", gpu_model="Another")
+    remember_or_refuse(night, identity(load_study(night), [GPU, other]))
+    remember_or_refuse(night, identity(load_study(night), [other, GPU]))
+
+
+def test_a_long_difference_is_cut(night):
+    edit(night, "study.yaml", "model: small", f"model: {'m' * 300}")
+    assert len(refusal(night)) < 400
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "null", '{"identity": {}}', '{"schema_number": "x", "identity": {}}',
+     '{"schema_number": 1, "identity": 3}', "\x00\xff"],
+)  # fmt: skip
+def test_a_damaged_file_is_named_and_left_as_it_is(night, text):
+    (night / "environment.json").write_text(text, encoding="latin-1")
+    with pytest.raises(RecordsError, match=r"environment\.json: damaged") as caught:
+        again(night)
+    assert "Restore it from a copy" in caught.value.hint
+    assert (night / "environment.json").read_text(encoding="latin-1") == text
+
+
+def test_a_newer_file_is_refused_with_both_numbers(night):
+    path = night / "environment.json"
+    path.write_text(path.read_text().replace('"schema_number": 1', '"schema_number": 7'))
+    with pytest.raises(RecordsError, match=r"newer version \(schema 7, this one reads up to 1\)"):
+        again(night)
+
+
+def test_records_without_the_file_are_not_continued(night):
+    keep(night, launch(load_study(night), 0))
+    (night / "environment.json").unlink()
+    with pytest.raises(RecordsError, match="missing, though there are records"):
+        again(night)
+    assert not (night / "environment.json").exists()
+
+
+def test_a_folder_that_cannot_be_written_to_is_an_error_of_the_study(night):
+    (night / "environment.json").unlink()
+    (night / "environment.new").mkdir()
+    with pytest.raises(StudyError, match="cannot be written: Is a directory"):
+        again(night)

@@ -1,0 +1,158 @@
+"""The command to paste: whose it is, what it never holds, and that a shell takes it."""
+
+import json
+import subprocess
+
+import pytest
+
+from tests.evening import died, edit, folder, keep, launch, won
+from tuner.errors import SpaceError, TunerError
+from tuner.export import Export, export, find, written
+from tuner.records import Records
+from tuner.validation import load_study
+
+
+@pytest.fixture
+def night(tmp_path):
+    return folder(tmp_path)
+
+
+def exported(night, trial: int | None = None) -> Export:
+    study = load_study(night)
+    return export(study, list(Records(study.folder)), trial)
+
+
+def is_shell(text: str) -> bool:
+    return subprocess.run(["sh", "-n"], input=text, text=True, check=False).returncode == 0
+
+
+def test_the_winner_is_exported_with_why(night):
+    won(night)
+    made = exported(night)
+    assert "--chunked-prefill-size 8192" in made.command
+    assert made.trial == 5
+    assert made.why.startswith("+19.")
+    assert "over the baseline from 3 fresh launches" in made.why
+
+
+def test_where_nothing_wins_the_baseline_is_exported_and_says_so(night):
+    study = load_study(night)
+    keep(night, *(launch(study, n, gain=1 + 0.001 * n) for n in range(3)))
+    made = exported(night)
+    assert "--chunked-prefill-size 2048" in made.command
+    assert made.trial is None
+    assert made.why.startswith("No configuration beats the baseline")
+    assert made.why.endswith("This is the baseline.")
+
+
+def test_before_any_launch_it_is_the_baseline(night):
+    made = exported(night)
+    assert made.trial is None
+    assert made.why.startswith("Nothing can be concluded")
+
+
+def test_a_trial_that_was_asked_for_is_exported_whatever_came_of_it(night):
+    won(night)
+    served, dead = exported(night, 3), exported(night, 4)
+    assert "--attention-backend fa3" in served.command
+    assert served.why == "Trial 3, as asked for: completed."
+    assert "--attention-backend flashinfer" in dead.command
+    assert dead.why == "Trial 4, as asked for: died while loading: Not enough memory. [oom]."
+    assert (served.trial, dead.trial) == (3, 4)
+
+
+def test_a_trial_that_does_not_exist_is_refused_and_those_that_do_are_named(night):
+    with pytest.raises(TunerError, match="there is no trial 99") as caught:
+        exported(night, 99)
+    assert "none yet" in caught.value.hint
+    won(night)
+    with pytest.raises(TunerError, match="there is no trial 11") as caught:
+        find(list(Records(night)), 11)
+    assert "0 to 10" in caught.value.hint
+
+
+def test_a_trial_whose_values_left_the_space_is_refused(night):
+    won(night)
+    edit(night, "space.yaml", "high: 8192", "high: 6144")
+    with pytest.raises(SpaceError):
+        exported(night, 5)
+
+
+def test_nothing_that_the_tuner_added_is_exported(night):
+    made = exported(night)
+    for added in ("--port", "--host", "--random-seed", "--enable-metrics"):
+        assert added not in made.command
+        assert added not in made.argv
+
+
+SECRET = "hf_verysecret"
+
+
+@pytest.mark.parametrize("value", ['"${HF_TOKEN}"', SECRET])
+def test_a_secret_is_asked_for_and_never_written(night, value, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", SECRET)
+    edit(night, "study.yaml", "model: small",
+         f"model: small\nfixed: {{env: {{HF_TOKEN: {value}}}}}")  # fmt: skip
+    made = exported(night)
+    shell, document = written(made, "shell"), written(made, "json")
+    assert 'HF_TOKEN="${HF_TOKEN:?set HF_TOKEN}"' in shell
+    assert json.loads(document)["env"]["HF_TOKEN"] == "${HF_TOKEN}"
+    assert SECRET not in shell + document
+    assert is_shell(shell)
+
+
+def test_without_the_secret_the_pasted_command_stops_and_names_it(night):
+    edit(night, "study.yaml", "model: small",
+         'model: small\nfixed: {env: {HF_TOKEN: "${HF_TOKEN}"}}')  # fmt: skip
+    done = subprocess.run(
+        ["sh"], input=written(exported(night), "shell"), text=True, capture_output=True, env={},
+        check=False,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "set HF_TOKEN" in done.stderr
+
+
+@pytest.mark.parametrize("value", ["two words", "it's", "a;b", "$(id)", "`id`", "a&b", "*", "-x"])
+def test_what_a_shell_would_read_arrives_as_it_is(night, value):
+    text = json.dumps(value)
+    edit(night, "study.yaml", "model: small", f"model: small\nfixed: {{env: {{A_VALUE: {text}}}}}")
+    shell = written(exported(night), "shell")
+    assert is_shell(shell)
+    assignment = next(line for line in shell.splitlines() if "A_VALUE=" in line).split(" /")[0]
+    done = subprocess.run(
+        ["sh", "-c", f"{assignment} sh -c 'printf %s \"$A_VALUE\"'"],
+        capture_output=True, text=True, check=True, cwd=night,
+    )  # fmt: skip
+    assert done.stdout == value
+
+
+def test_a_rehearsal_is_labelled_in_both_forms(night):
+    made = exported(night)
+    assert written(made, "shell").splitlines()[:2] == [
+        "#!/bin/sh",
+        "# REHEARSAL: nothing behind this was measured on hardware.",
+    ]
+    assert json.loads(written(made, "json"))["rehearsal"] is True
+
+
+def test_a_real_engine_carries_no_label(night):
+    won(night)
+    made = exported(night).model_copy(update={"rehearsal": False})
+    assert "REHEARSAL" not in written(made, "shell")
+
+
+def test_no_line_of_a_log_becomes_a_command(night):
+    study = load_study(night)
+    keep(night, died(study, 0, {"attention-backend": "fa3"}, "first\nrm -rf /tmp/x\nlast"))
+    shell = written(exported(night, 0), "shell")
+    assert "first rm -rf /tmp/x last" in shell
+    assert [line for line in shell.splitlines() if line.startswith("rm")] == []
+
+
+def test_both_forms_end_their_last_line_and_json_has_a_schema(night):
+    made = exported(night)
+    assert written(made, "shell").endswith(f"{made.command}\n")
+    document = written(made, "json")
+    assert document.endswith("}\n")
+    assert json.loads(document)["schema_number"] == 1
+    assert json.loads(document)["command"] == made.command

@@ -1,0 +1,152 @@
+"""The night on paper: arithmetic by hand, what is dropped, and that nothing is started."""
+
+import subprocess
+from datetime import datetime, timedelta
+
+import pytest
+
+from tests.evening import died, edit, folder, keep, launch, won
+from tuner.plan import Plan, plan
+from tuner.records import Records
+from tuner.validation import load_study
+
+LAUNCH_S = 0.8 + 2 * (5 + 20) / 50 + 3.0
+"""Typical start of a rehearsal, two rungs at fifty surface seconds a second, stopping."""
+
+
+@pytest.fixture
+def night(tmp_path):
+    return folder(tmp_path)
+
+
+def planned(night, budget: str | None = None) -> Plan:
+    if budget:
+        edit(night, "study.yaml", "budget: {trials: 26}", f"budget: {budget}")
+    study = load_study(night)
+    return plan(study, list(Records(study.folder)))
+
+
+def parts(made: Plan) -> list[tuple[str, str, int, int]]:
+    return [(p.phase, p.what.split(":")[0], p.launches, p.dropped) for p in made.parts]
+
+
+def test_twenty_six_launches_by_hand(night):
+    made = planned(night)
+    assert parts(made) == [
+        ("calibrate", "baseline", 3, 0),
+        ("hypotheses", "fa3", 1, 0),
+        ("hypotheses", "flashinfer", 1, 0),
+        # 26 - 3 - 2 hypotheses - 2 finalists x 3 - 2 baselines between = 13; one in nine baseline
+        ("search", "proposals of the sampler", 12, 0),
+        ("search", "baseline again", 1, 0),
+        ("confirm", "best 2 launched afresh, 3 times each", 6, 0),
+        ("confirm", "baseline between the rounds", 2, 0),
+    ]
+    assert sum(p.launches for p in made.parts) == 26
+    assert made.launches_left == 26
+    assert made.launches_made == 0
+    assert made.launch_s == pytest.approx(LAUNCH_S)
+    assert made.ladder_s == pytest.approx(1.0)
+    assert made.minutes == pytest.approx(26 * LAUNCH_S / 60, abs=0.05)
+    assert not made.launch_s_measured
+    assert made.rehearsal
+
+
+def test_a_tiny_budget_drops_what_comes_last(night):
+    made = planned(night, "{trials: 4}")
+    assert parts(made) == [
+        ("calibrate", "baseline", 3, 0),
+        ("hypotheses", "fa3", 1, 0),
+        ("hypotheses", "flashinfer", 0, 1),
+        ("confirm", "best 1 launched afresh, 2 times each", 0, 2),
+        ("confirm", "baseline between the rounds", 0, 1),
+    ]
+    assert made.minutes == pytest.approx(4 * LAUNCH_S / 60, abs=0.05)
+
+
+def test_hours_are_as_many_launches_as_fit(night):
+    made = planned(night, "{hours: 0.05}")
+    assert made.launches_left == int(0.05 * 3600 / LAUNCH_S)
+    assert sum(p.launches for p in made.parts) == made.launches_left
+
+
+def test_the_narrowest_limit_counts(night):
+    assert planned(night, "{hours: 8, trials: 10}").launches_left == 10
+
+
+def test_a_deadline_is_as_many_launches_as_fit_until_then(night):
+    at = datetime.now() + timedelta(minutes=10)
+    made = planned(night, f"{{deadline: '{at:%H:%M}'}}")
+    assert made.launches_left is not None
+    assert 9 * 60 / LAUNCH_S - 2 < made.launches_left <= 10 * 60 / LAUNCH_S
+
+
+def test_a_small_space_is_searched_once_however_large_the_budget(night):
+    edit(
+        night,
+        "space.yaml",
+        "{type: float, low: 0.4, high: 1.3, step: 0.3, default: 1.0}",
+        "{type: choice, choices: [1.0], default: 1.0}",
+    )
+    made = planned(night, "{trials: 500}")
+    assert made.configurations == 4 * 3
+    assert sum(p.launches for p in made.parts if p.phase == "search") == 12
+    assert sum(p.dropped for p in made.parts) == 0
+
+
+def test_what_was_launched_is_not_planned_again(night):
+    study = load_study(night)
+    keep(
+        night,
+        launch(study, 0, duration_s=20.0),
+        launch(study, 1, duration_s=40.0),
+        launch(study, 2, "hypothesis", {"attention-backend": "fa3"}, hypothesis="fa3",
+               duration_s=30.0),
+        launch(study, 3, outcome="interrupted", rungs=[]),
+    )  # fmt: skip
+    made = planned(night)
+    assert parts(made)[:2] == [("calibrate", "baseline", 1, 0), ("hypotheses", "flashinfer", 1, 0)]
+    assert made.launches_made == 3
+    assert made.launches_left == 23
+    assert made.launch_s_measured
+    assert made.launch_s == pytest.approx(30.0)
+
+
+def test_hours_that_were_run_are_gone(night):
+    keep(night, *(launch(load_study(night), n, duration_s=600.0) for n in range(3)))
+    made = planned(night, "{hours: 1}")
+    assert made.launches_left in (2, 3)  # half an hour of ten minutes each, less a moment
+
+
+def test_what_builds_on_a_dead_parent_is_not_planned(night):
+    edit(night, "space.yaml", "claim: so is flashinfer,",
+         "claim: so is flashinfer, depends_on: [fa3],")  # fmt: skip
+    study = load_study(night)
+    keep(
+        night,
+        died(study, 0, {"attention-backend": "fa3"}, kind="hypothesis", hypothesis="fa3"),
+    )
+    assert "hypotheses" not in {p.phase for p in planned(night).parts}
+
+
+def test_a_budget_that_is_used_up_plans_nothing(night):
+    won(night)
+    made = planned(night, "{trials: 11}")
+    assert made.launches_left == 0
+    assert sum(p.launches for p in made.parts) == 0
+
+
+def test_commands_are_those_of_the_launches_without_what_the_tuner_adds(night):
+    commands = {p.what.split(":")[0]: p.command for p in planned(night).parts if p.command}
+    assert commands.keys() == {"baseline", "fa3", "flashinfer"}
+    assert "--attention-backend triton" in (commands["baseline"] or "")
+    assert "--attention-backend fa3" in (commands["fa3"] or "")
+    for command in commands.values():
+        assert "--port" not in (command or "")
+        assert subprocess.run(["sh", "-n", "-c", command or ""], check=False).returncode == 0
+
+
+def test_nothing_is_started_and_nothing_written(night):
+    before = sorted(night.rglob("*"))
+    planned(night)
+    assert sorted(night.rglob("*")) == before
