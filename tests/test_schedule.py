@@ -121,6 +121,11 @@ def test_finalist_and_baseline_are_launched_in_turn():
     assert choose(records, left=4).kind == "confirm"
 
 
+def test_where_the_budget_is_too_narrow_for_both_the_finalist_is_launched():
+    records = calibrated(launch(0, FAST, "search", 1.2), launch(0, FAST, "confirm", 1.2))
+    assert choose(records, left=1).kind == "confirm"
+
+
 def test_without_a_candidate_there_is_nothing_to_confirm():
     records = calibrated(launch(0, SLOW, "search", 0.9))
     assert isinstance(choose(records, exhausted=True), Stop)

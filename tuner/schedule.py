@@ -304,14 +304,19 @@ def _confirm(now: Situation) -> Job | Wait | None:
 
 
 def _next_round(now: Situation, keys: Sequence[str], rounds: int, phase: Phase) -> Job | None:
-    """Finalists in turn, the baseline between the rounds: interleaved, so that drift is shared."""
+    """Finalists in turn, the baseline between the rounds: interleaved, so that drift is shared.
+
+    Where the budget has no room for both, finalists come first: the baseline has launches already.
+    """
     if not keys:
         return None
     made = {key: _confirmations(now, key) for key in keys}
     behind = min(keys, key=lambda key: made[key])
     if made[behind] >= rounds:
         return None
-    if made[behind] > _baselines_since_first_confirmation(now):
+    missing = sum(max(0, rounds - count) for count in made.values())
+    room = now.launches_left is None or now.launches_left > missing
+    if room and made[behind] > _baselines_since_first_confirmation(now):
         return _baseline_job(now, phase)
     values = next(r.values for r in now.records if r.key == behind)
     return Job(phase=phase, kind="confirm", configuration=now.space.configuration(values))
