@@ -27,6 +27,8 @@ CHART_WIDTH, CHART_HEIGHT = 60, 14
 MARKS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 WIDE = 160
 """Columns where there is no terminal to ask."""
+NARROW = 78
+"""Columns that the trials need beside their rates."""
 LINE_CHARS = 150
 """Of a cause, in tables; the whole of it is shown with its trial."""
 
@@ -141,13 +143,13 @@ def show_study(view: StudyView) -> None:
     """
     out = terminal()
     verdict = [*label(view.rehearsal, view.time_scale), *_verdict(view)]
-    body = Group(*_sections(view))
+    body = Group(*_sections(view, out.width))
     out.print(*verdict, body, sep="\n")
     if len(out.render_lines(body, pad=False)) + len(verdict) > out.height:
         out.print(Text(""), *_verdict(view), sep="\n")
 
 
-def _sections(view: StudyView) -> list[RenderableType]:
+def _sections(view: StudyView, width: int) -> list[RenderableType]:
     parts: list[RenderableType] = [Text("")]
     if view.hypotheses:
         parts += [_hypotheses(view.hypotheses), Text("")]
@@ -157,7 +159,7 @@ def _sections(view: StudyView) -> list[RenderableType]:
         parts.append(Text(""))
     if not view.trials:
         return [*parts, Text(f"Nothing was launched yet: tuner run {shlex.quote(view.study)}")]
-    parts += [_trials(view.trials), Text("")]
+    parts += [_trials(view.trials, width), Text("")]
     parts += [Text(_time(view)), Text(view.noise)]
     return [*parts, Text(f"ended: {view.ended}")] if view.ended else parts
 
@@ -174,12 +176,15 @@ def _verdict(view: StudyView) -> list[Text]:
     ]
 
 
-def _trials(rows: Sequence[TrialRow]) -> Table:
+def _trials(rows: Sequence[TrialRow], width: int) -> Table:
+    """Rates by rung where there is room for them beside what was changed."""
     rungs = sorted({concurrency for row in rows for concurrency in row.tok_s})
+    if width < NARROW + 8 * len(rungs):
+        rungs = []
     table = Table(box=None, show_edge=False)
     for name in ("trial", "what", "score", *(f"tok/s\n@{rung}" for rung in rungs), "time"):
         table.add_column(name, no_wrap=name != "what", vertical="top")
-    table.add_column("changes, and what came of them", overflow="fold", min_width=24)
+    table.add_column("changes, and what came of them", overflow="fold")
     for row in rows:
         rates = [_number(row.tok_s[rung]) if rung in row.tok_s else "" for rung in rungs]
         table.add_row(
