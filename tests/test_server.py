@@ -131,6 +131,16 @@ def test_a_stranger_that_takes_the_port_later_is_not_taken_for_the_server(start:
         stranger.wait()
 
 
+def test_a_listener_whose_owner_cannot_be_seen_is_not_the_server(
+    start: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    server = start(python(victims.LISTENS, port), port=port)
+    until(server.listening, "the server listens")
+    monkeypatch.setattr(processes, "holders", lambda sockets, pids: {})
+    assert not server.listening()
+
+
 def test_a_listener_in_a_child_of_another_session_is_the_servers_own(start: Starter) -> None:
     port = free_port()
     program = victims.LISTENS_IN_CHILD.format(port=port)
@@ -146,11 +156,12 @@ def test_a_server_that_ignores_sigterm_is_killed_after_the_grace(start: Starter)
     assert report.duration_s >= 0.5
 
 
-def test_a_stopped_server_is_killed_too(start: Starter) -> None:
+def test_a_stopped_server_is_continued_so_that_it_can_end(start: Starter) -> None:
     server = start(python(victims.SLEEPS))
     said(server, "up")
     os.kill(server.pid, signal.SIGSTOP)
-    assert server.stop().survivors == 0
+    report = server.stop()
+    assert (report.exit_code, report.killed, report.survivors) == (-signal.SIGTERM, 0, 0)
 
 
 def test_a_grandchild_that_left_session_and_parent_goes_too(start: Starter) -> None:
@@ -159,6 +170,15 @@ def test_a_grandchild_that_left_session_and_parent_goes_too(start: Starter) -> N
     escaped = int(server.log().split()[1])
     report = server.stop()
     assert (report.killed, report.survivors) == (1, 0)
+    assert processes.read(escaped) is None
+
+
+def test_a_grandchild_that_shed_its_mark_as_well_goes_too(start: Starter) -> None:
+    server = start(python(victims.HAS_NAMELESS_RUNAWAY))
+    said(server, "nameless")
+    escaped = int(server.log().split()[1])
+    assert b"TUNER" not in Path(f"/proc/{escaped}/environ").read_bytes()
+    assert server.stop().survivors == 0
     assert processes.read(escaped) is None
 
 
@@ -191,7 +211,12 @@ def test_a_server_has_the_commands_environment_and_none_of_rays(
 
 def test_a_server_starts_with_default_signal_handling(start: Starter) -> None:
     program = "import signal; print(signal.getsignal(1).name, signal.pthread_sigmask(0, []))"
-    said(start(python(program)), "SIG_DFL set()")
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        server = start(python(program))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    said(server, "SIG_DFL set()")
 
 
 def test_segments_of_the_tree_are_removed_even_after_sigkill(start: Starter, segment: str) -> None:
@@ -210,6 +235,8 @@ def test_segments_are_removed_even_when_server_and_supervisor_are_killed_at_once
     server = start(python(victims.MAPS_SEGMENT.format(names=[segment])))
     record = start.root / "servers" / f"{server.tag}.json"
     until(lambda: segment in record.read_text(), "the segment is noted")
+    os.kill(server._supervisor[0], signal.SIGSTOP)
+    os.kill(server.pid, signal.SIGKILL)
     os.kill(server._supervisor[0], signal.SIGKILL)
     until(lambda: server.exit_code() is not None, "the owner notices")
     assert server.stop().segments == (f"/dev/shm/{segment}",)

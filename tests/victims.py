@@ -55,6 +55,18 @@ if os.fork() == 0:
 {then}
 """
 
+# The same, and it has shed every mark in its environment.
+HAS_NAMELESS_RUNAWAY = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() != 0:
+        os._exit(0)
+    program = "import os, time; print('nameless', os.getpid(), flush=True); time.sleep(600)"
+    os.execve(sys.executable, [sys.executable, "-c", program], {})
+time.sleep(600)
+"""
+
 MAPS_SEGMENT = """
 import mmap, os, signal, time
 kept = []
