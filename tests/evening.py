@@ -8,7 +8,6 @@ from typing import Any, Self
 
 from tests.nightly import SimulatedExecutor
 from tests.samples import record
-from tuner.definitions import Value
 from tuner.failures import Failure
 from tuner.records import Records, TrialRecord
 from tuner.trial import TrialOrder
@@ -43,7 +42,7 @@ def launch(
     study: LoadedStudy,
     number: int,
     kind: str = "baseline",
-    values: Mapping[str, Value] | None = None,
+    values: Mapping[str, Any] | None = None,
     *,
     gain: float = 1.0,
     **changes: Any,
@@ -76,7 +75,7 @@ def failure(cause: str = "it broke", **changes: Any) -> Failure:
 def died(
     study: LoadedStudy,
     number: int,
-    values: Mapping[str, Value],
+    values: Mapping[str, Any],
     cause: str = "it broke",
     *,
     kind: str = "search",

@@ -1,6 +1,7 @@
 """What people read: every text as it is, the verdict where it is seen, no line that breaks."""
 
 import re
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,15 @@ from tuner.analysis import ParetoPoint
 from tuner.console import one_line, plain, said_changes
 from tuner.validation import load_study
 from tuner.views import Front
+
+SHOWN: dict[str, tuple[Any, Any]] = {
+    "check": (verbs.check, console.show_check),
+    "plan": (verbs.plan, console.show_plan),
+    "show": (verbs.show, console.show_study),
+    "trial": (verbs.show_trial, console.show_trial),
+    "pareto": (verbs.pareto, console.show_front),
+}
+AXES = ("tok_s_per_user", "tok_s_per_gpu")
 
 
 @pytest.fixture
@@ -25,23 +35,13 @@ def told(night, capsys):
     """What a verb prints for people."""
 
     def tell(verb: str, *words) -> str:
-        shows = {
-            "check": (verbs.check, console.show_check),
-            "plan": (verbs.plan, console.show_plan),
-            "show": (verbs.show, console.show_study),
-            "trial": (verbs.show_trial, console.show_trial),
-            "pareto": (verbs.pareto, console.show_front),
-        }
-        ask, show = shows[verb]
+        ask, show = SHOWN[verb]
         show(ask(night, *words))
         captured = capsys.readouterr()
         assert captured.err == ""
         return str(captured.out)
 
     return tell
-
-
-AXES = ("tok_s_per_user", "tok_s_per_gpu")
 
 
 def test_an_empty_study_says_how_to_begin(told):

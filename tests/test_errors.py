@@ -10,7 +10,7 @@ from tuner.errors import DefinitionError, HostError, HttpStatusError, Problem, T
 KINDS = [
     kind
     for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, Exception) and kind is not TunerError
+    if isinstance(kind, type) and issubclass(kind, TunerError) and kind is not TunerError
 ]
 
 

@@ -32,7 +32,8 @@ def seen(night, ended: str = "") -> StudyView:
 
 def test_an_empty_study_has_a_view(night):
     view = seen(night)
-    assert view.trials == view.never_again == []
+    assert view.trials == []
+    assert view.never_again == []
     assert view.winner_changes is None
     assert not view.feasible
     assert view.rehearsal
@@ -107,13 +108,13 @@ def test_every_outcome_has_words(night):
 def test_launches_that_died_of_one_cause_are_one_dead_end_by_what_they_share(night):
     study = load_study(night)
     shared = {"attention-backend": "flashinfer"}
-    blame = {"blame": ["attention_backend"]}
+    blame = ["attention_backend"]
     keep(
         night,
-        died(study, 0, {**shared, "chunked-prefill-size": 4096}, **blame),
-        died(study, 1, {**shared, "chunked-prefill-size": 8192}, **blame),
+        died(study, 0, {**shared, "chunked-prefill-size": 4096}, blame=blame),
+        died(study, 1, {**shared, "chunked-prefill-size": 8192}, blame=blame),
         died(study, 2, {**shared, "schedule-conservativeness": 1.3,
-                        "chunked-prefill-size": 8192}, **blame),
+                        "chunked-prefill-size": 8192}, blame=blame),
         died(study, 3, {"attention-backend": "fa3"}, "another cause"),
         died(study, 4, {"attention-backend": "fa3"}, "the port was taken", action="once"),
     )  # fmt: skip

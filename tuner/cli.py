@@ -14,7 +14,6 @@ import tuner
 from tuner.errors import TunerError
 
 EXIT_NOTHING_FEASIBLE = 3
-EXIT_HOST = 4
 EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
 

@@ -81,5 +81,6 @@ def written(chosen: Export, form: Format) -> str:
     label = (
         "# REHEARSAL: nothing behind this was measured on hardware.\n" if chosen.rehearsal else ""
     )
-    why = " ".join(chosen.why.split())  # it may quote a log: no line of that may become a command
+    # The reason may quote a log, of which no line may become a command.
+    why = " ".join("".join(c if c.isprintable() else " " for c in chosen.why).split())
     return f"#!/bin/sh\n{label}# {why}\n{chosen.command}\n"

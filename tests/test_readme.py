@@ -1,0 +1,124 @@
+"""The README says what is: its commands are those that CI runs, its names are those of files."""
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tuner import cli, environment, errors
+from tuner.definitions import StudyDefinition
+from tuner.validation import load
+
+README = (ROOT / "README.md").read_text()
+CI = (ROOT / ".ci" / "run").read_text()
+PROSE = re.sub(r"<!-- \[\[\[cog.*?\[\[\[end\]\]\] -->", "", README, flags=re.S)
+"""Without the help texts, which cog checks."""
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", PROSE, flags=re.S | re.M)
+
+
+def commands() -> list[str]:
+    """The lines of all shell blocks, without comments."""
+    lines = (line.split(" #")[0].strip() for block in blocks("sh") for line in block.splitlines())
+    return [line for line in lines if line]
+
+
+def test_the_quickstart_is_two_commands():
+    assert blocks("sh")[0] == (
+        "pip install . && tuner run studies/quickstart\npip install '.[dev]' && pytest\n"
+    )
+
+
+def test_ci_runs_what_the_quickstart_says():
+    """With the extras, since they hold the tools; the suite itself runs the study."""
+    ran = [line.replace("install -q", "install") for line in CI.splitlines()]
+    assert "pip install '.[dev]'" in ran
+    assert "pytest" in ran
+    fixture = (ROOT / "tests" / "conftest.py").read_text()
+    assert 'tuner(folder, "run", "studies/quickstart"' in fixture
+
+
+def test_ci_makes_the_real_engine_as_the_readme_says():
+    setup = "bash studies/vllm-cpu/setup.sh"
+    assert setup in commands()
+    assert setup in CI.splitlines()
+
+
+def test_every_verb_that_is_mentioned_exists_and_every_verb_is_mentioned():
+    mentioned = set(re.findall(r"\btuner ([a-z]+)\b", "\n".join(commands())))
+    mentioned |= set(re.findall(r"`tuner ([a-z]+)[^`]*`", PROSE))
+    assert mentioned == set(cli.cli.commands)
+
+
+@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("tuner ")])
+def test_commands_parse(command):
+    _, verb, *words = command.split()
+    cli.cli.commands[verb].make_context(verb, words)
+
+
+@pytest.mark.parametrize("command", commands())
+def test_shell_blocks_are_shell(command):
+    assert subprocess.run(["sh", "-n", "-c", command], check=False).returncode == 0
+
+
+def test_files_that_are_named_exist():
+    paths = re.findall(r"\b(?:studies|search_spaces|objectives)/[\w./-]+", PROSE)
+    named = {path.rstrip(".") for path in paths}
+    assert len(named) >= 5
+    missing = [name for name in named if not (ROOT / name).exists()]
+    assert missing == []
+
+
+def test_links_lead_somewhere():
+    links = re.findall(r"\]\(([^)]+)\)", PROSE)
+    assert [link for link in links if "://" not in link and not (ROOT / link).exists()] == []
+
+
+def test_the_study_that_is_shown_is_a_study(tmp_path):
+    """As far as its own file goes: its interpreter and its model are nobody's here."""
+    folder = tmp_path / "studies" / "mine"
+    folder.mkdir(parents=True)
+    path = folder / "study.yaml"
+    path.write_text(blocks("yaml")[0])
+    study = load(path, StudyDefinition)
+    assert study.engine.name == "sglang"
+    assert study.budget.deadline == "07:30"
+    for file in (study.space, study.objective):
+        assert (ROOT / Path(file).relative_to("../..")).exists()
+
+
+def test_files_of_a_study_folder_are_called_as_the_code_calls_them():
+    table = dict(re.findall(r"^\| `([^`]+)` \| (.+) \|$", PROSE, flags=re.M))
+    assert set(table) == {
+        "study.yaml",
+        "trials.jsonl",
+        "trials/NNNN/",
+        environment.FILE,
+        "optuna.journal",
+    }
+
+
+def test_exit_codes_are_those_of_the_code():
+    said = re.search(r"^Exit codes: (.+?)\n\n", f"{PROSE}\n\n", flags=re.M | re.S)
+    assert said
+    codes = [int(part.split()[0]) for part in " ".join(said[1].split()).split(" · ")]
+    assert codes == [
+        0,
+        errors.TunerError.exit_code,
+        2,
+        cli.EXIT_NOTHING_FEASIBLE,
+        errors.HostError.exit_code,
+        cli.EXIT_BUG,
+        cli.EXIT_INTERRUPTED,
+    ]
+
+
+def test_the_version_of_python_is_the_one_that_is_required():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert f"Python {project['requires-python'].removeprefix('>=')} or newer" in README
+    assert project["scripts"]["tuner"] == "tuner.cli:main"
