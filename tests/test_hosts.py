@@ -1,4 +1,5 @@
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -11,7 +12,8 @@ import pytest
 
 from tests import victims
 from tests.victims import ROOT, runaway, until
-from tuner import processes
+from tuner import hosts, processes
+from tuner.agent import Settled
 from tuner.errors import EngineError, HostError
 from tuner.executor import Event, Executor, JobDone, JobLost, JobNote, Note, Slot
 from tuner.hosts import Cluster
@@ -143,6 +145,25 @@ def test_jobs_at_once_share_nothing_and_wait_for_room(cluster: Cluster, tmp_path
     (done,) = finish(cluster, third)
     assert isinstance(done, JobDone)
     assert done.result.gpus == ("0", "1")
+
+
+def test_a_job_is_not_done_before_its_last_note_is_heard(cluster: Cluster, tmp_path: Path) -> None:
+    done = JobDone(job=99, result=None)
+    settled = Settled(survivors=0, notes=1, healthy=2)
+    job = hosts._Job(
+        number=99,
+        mark="job-99",
+        host=cluster._hosts[0],
+        folder=tmp_path,
+        task=None,
+        outcome=done,
+        settled=settled,
+    )
+    cluster._jobs[99] = job
+    assert cluster._ended(job) == []
+    job.early[0] = pickle.dumps("late")
+    assert list(job.said()) == [JobNote(job=99, note="late")]
+    assert cluster._ended(job) == [done]
 
 
 def test_more_gpus_than_any_host_has_are_refused(cluster: Cluster, tmp_path: Path) -> None:
