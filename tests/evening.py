@@ -1,13 +1,15 @@
 """A study folder on disk and records made by hand in it: what the verbs read, without a launch."""
 
+import json
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
 from typing import Any, Self
 
-from tests.nightly import SimulatedExecutor
+from tests.nightly import HOST, SimulatedExecutor
 from tests.samples import record
+from tuner.environment import identity
 from tuner.failures import Failure
 from tuner.records import Records, TrialRecord
 from tuner.trial import TrialOrder
@@ -94,6 +96,12 @@ def keep(folder: Path, *records: TrialRecord) -> None:
     kept = Records(folder)
     for made in records:
         kept.append(made)
+
+
+def remember(folder: Path) -> None:
+    """What a run writes beside its records: what they were measured on."""
+    content = {"schema_number": 1, "identity": identity(load_study(folder), [HOST])}
+    (folder / "environment.json").write_text(json.dumps(content))
 
 
 def won(folder: Path) -> LoadedStudy:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.evening import MARKUP, SHOWN_MARKUP, died, edit, folder, keep, launch, won
+from tests.evening import MARKUP, SHOWN_MARKUP, died, edit, folder, keep, launch, remember, won
 from tuner import console, verbs
 from tuner.analysis import ParetoPoint
 from tuner.console import one_line, plain, said_changes
@@ -74,6 +74,17 @@ def test_the_verdict_is_on_the_first_lines_and_of_a_long_night_on_the_last(told,
     assert "over the baseline from 3 fresh launches" in verdict[1]
     assert verdict[2] == "tuner export night"
     assert lines[-3:] == verdict
+
+
+def test_a_study_that_changed_since_is_said_wherever_the_verdict_is(told, night):
+    won(night)
+    remember(night)
+    assert "CHANGED" not in told("show")
+    edit(night, "objective.yaml", "window_s: 20", "window_s: 30")
+    lines = told("show").splitlines()
+    said = "CHANGED: objective.window_s was 20.0 when the records were made and is 30.0 now"
+    assert lines[1].startswith(said)
+    assert lines[-4].startswith(said)
 
 
 def test_of_a_night_that_fits_the_screen_the_verdict_stands_once(told, night, monkeypatch):

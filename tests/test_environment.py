@@ -9,7 +9,7 @@ import pytest
 from tests.evening import edit, folder, keep, launch
 from tests.nightly import HOST
 from tuner import engines
-from tuner.environment import identity, remember_or_refuse
+from tuner.environment import changed_since, identity, remember_or_refuse
 from tuner.errors import RecordsError, StudyChanged, StudyError
 from tuner.validation import load_study
 
@@ -101,6 +101,25 @@ def test_the_file_says_what_was_measured_and_on_what(night):
 def test_what_was_measured_may_not_change(night, file, old, new, said):
     edit(night, f"{file}.yaml", old, new)
     assert re.search(said, refusal(night)), refusal(night)
+
+
+def test_what_reads_records_is_told_how_the_files_changed(night):
+    assert changed_since(load_study(night)) == ""
+    edit(night, "objective.yaml", "window_s: 20", "window_s: 30")
+    edit(night, "study.yaml", "model: small", "model: large")
+    assert changed_since(load_study(night)) == (
+        'model was "small" when the records were made and is "large" now (and 1 more)'
+    )
+
+
+def test_a_study_that_was_never_run_has_not_changed(tmp_path):
+    assert changed_since(load_study(folder(tmp_path))) == ""
+
+
+def test_reading_records_asks_neither_host_nor_engine(night, monkeypatch):
+    monkeypatch.setattr(engines, "version", None)
+    edit(night, "study.yaml", "gpus: 1", "gpus: 2")
+    assert changed_since(load_study(night)) == ""
 
 
 def test_another_engine_version_is_refused_with_both_versions(night, monkeypatch):

@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from tests.evening import died, edit, folder, keep, launch, won
-from tuner.errors import SpaceError, TunerError
+from tests.evening import died, edit, folder, keep, launch, remember, won
+from tuner.errors import SpaceError, StudyChanged, TunerError
 from tuner.export import Export, export, find, written
 from tuner.records import Records
 from tuner.validation import load_study
@@ -85,6 +85,16 @@ def test_nothing_that_the_tuner_added_is_exported(night):
         assert added not in made.argv
 
 
+def test_no_verdict_is_exported_from_records_of_other_files(night):
+    won(night)
+    remember(night)
+    edit(night, "objective.yaml", "window_s: 20", "window_s: 30")
+    with pytest.raises(StudyChanged, match=r"window_s was 20\.0 .* is 30\.0 now") as caught:
+        exported(night)
+    assert "--trial" in caught.value.hint
+    assert "--chunked-prefill-size 8192" in exported(night, 5).command
+
+
 SECRET = "hf_verysecret"
 
 
@@ -143,9 +153,10 @@ def test_a_real_engine_carries_no_label(night):
 
 def test_no_line_of_a_log_becomes_a_command(night):
     study = load_study(night)
-    keep(night, died(study, 0, {"attention-backend": "fa3"}, "first\nrm -rf /tmp/x\nlast"))
+    keep(night, died(study, 0, {"attention-backend": "fa3"}, "first\nrm -rf /tmp/x\nlast\x1b[2J"))
     shell = written(exported(night, 0), "shell")
     assert "first rm -rf /tmp/x last" in shell
+    assert "\x1b" not in shell
     assert [line for line in shell.splitlines() if line.startswith("rm")] == []
 
 

@@ -52,6 +52,12 @@ def test_twenty_six_launches_by_hand(night):
     assert made.rehearsal
 
 
+def test_one_search_launch_in_nine_is_the_baseline(night):
+    search = {p.what: p.launches for p in planned(night, "{trials: 30}").parts}
+    assert search["proposals of the sampler"] == 16  # of 30 - 3 - 2 - 6 - 2 = 17
+    assert search["baseline again: drift"] == 1
+
+
 def test_a_tiny_budget_drops_what_comes_last(night):
     made = planned(night, "{trials: 4}")
     assert parts(made) == [
@@ -102,7 +108,8 @@ def test_what_was_launched_is_not_planned_again(night):
         launch(study, 1, duration_s=40.0),
         launch(study, 2, "hypothesis", {"attention-backend": "fa3"}, hypothesis="fa3",
                duration_s=30.0),
-        launch(study, 3, outcome="interrupted", rungs=[]),
+        launch(study, 3, "hypothesis", {"attention-backend": "flashinfer"},
+               hypothesis="flashinfer", outcome="interrupted", rungs=[]),
     )  # fmt: skip
     made = planned(night)
     assert parts(made)[:2] == [("calibrate", "baseline", 1, 0), ("hypotheses", "flashinfer", 1, 0)]

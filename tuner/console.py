@@ -142,11 +142,11 @@ def show_study(view: StudyView) -> None:
     whichever end the reader is at.
     """
     out = terminal()
-    verdict = [*label(view.rehearsal, view.time_scale), *_verdict(view)]
+    verdict = [*_changed(view), *_verdict(view)]
     body = Group(*_sections(view, out.width))
-    out.print(*verdict, body, sep="\n")
-    if len(out.render_lines(body, pad=False)) + len(verdict) > out.height:
-        out.print(Text(""), *_verdict(view), sep="\n")
+    out.print(*label(view.rehearsal, view.time_scale), *verdict, body, sep="\n")
+    if len(out.render_lines(body, pad=False)) + len(verdict) >= out.height:
+        out.print(Text(""), *verdict, sep="\n")
 
 
 def _sections(view: StudyView, width: int) -> list[RenderableType]:
@@ -174,6 +174,13 @@ def _verdict(view: StudyView) -> list[Text]:
         Text(sentence, style=style),
         Text(f"tuner export {shlex.quote(view.study)}", style=style),
     ]
+
+
+def _changed(view: StudyView) -> list[Text]:
+    if not view.changed:
+        return []
+    said = f"CHANGED: {plain(view.changed)}: judged anew here, and no run will continue it"
+    return [Text(said, style="bold red")]
 
 
 def _trials(rows: Sequence[TrialRow], width: int) -> Table:

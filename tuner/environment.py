@@ -23,18 +23,25 @@ def identity(study: LoadedStudy, hosts: Sequence[HostInfo]) -> dict[str, Any]:
 
     Budget, sampler and the words of hypotheses are free to change; so is a new hypothesis.
     """
+    return {
+        "engine version": engines.version(launch_spec(study, study.baseline)),
+        "hardware": {
+            "gpu model": sorted({host.gpu_model or "none" for host in hosts}),
+            "cpu model": sorted({host.cpu_model for host in hosts}),
+            "gpus": study.definition.hardware.gpus,
+        },
+        **_written(study),
+    }
+
+
+def _written(study: LoadedStudy) -> dict[str, Any]:
+    """The part that stands in the definition files."""
     definition = study.definition
     space = study.space.definition.model_dump(mode="json", by_alias=True)
     space["hypotheses"] = {
         h["id"]: {"change": h["change"], "depends_on": h["depends_on"]} for h in space["hypotheses"]
     }
     return {
-        "engine version": engines.version(launch_spec(study, study.baseline)),
-        "hardware": {
-            "gpu model": sorted({host.gpu_model or "none" for host in hosts}),
-            "cpu model": sorted({host.cpu_model for host in hosts}),
-            "gpus": definition.hardware.gpus,
-        },
         "engine": definition.engine.model_dump(mode="json", exclude={"ready_timeout_s"}),
         "model": definition.model,
         "fixed": definition.fixed.model_dump(mode="json"),
@@ -57,16 +64,36 @@ def remember_or_refuse(folder: Path, now: Mapping[str, Any]) -> None:
     if not path.exists():
         _remember(path, now)
         return
-    differences = list(_differences(_stored(path), now, ""))
+    changed = _said(_stored(path), now)
+    if changed:
+        raise StudyChanged(
+            f"{folder}: {changed}",
+            hint="Put it back, or copy the study file to a new folder: numbers from before and "
+            "after cannot be compared.",
+        )
+
+
+def changed_since(study: LoadedStudy) -> str:
+    """How the definition files differ from those that the records were made by; empty if not.
+
+    Raises RecordsError where what was remembered is damaged or of a newer version.
+    """
+    path = study.folder / FILE
+    if not path.exists():
+        return ""
+    now = json.loads(json.dumps(_written(study)))
+    return _said({name: value for name, value in _stored(path).items() if name in now}, now)
+
+
+def _said(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The first difference with both sides, and how many more there are."""
+    differences = list(_differences(was, now, ""))
     if not differences:
-        return
-    where, was, found = differences[0]
+        return ""
+    where, before, after = differences[0]
     more = f" (and {len(differences) - 1} more)" if len(differences) > 1 else ""
-    raise StudyChanged(
-        f"{folder}: {where} was {_short(was)} when the records were made and is {_short(found)} "
-        f"now{more}",
-        hint="Put it back, or copy the study file to a new folder: numbers from before and after "
-        "cannot be compared.",
+    return (
+        f"{where} was {_short(before)} when the records were made and is {_short(after)} now{more}"
     )
 
 

@@ -6,7 +6,8 @@ from typing import Literal
 
 from tuner import engines
 from tuner.decision import conclusion
-from tuner.errors import TunerError
+from tuner.environment import changed_since
+from tuner.errors import StudyChanged, TunerError
 from tuner.frozen import Frozen
 from tuner.launches import launch_spec
 from tuner.records import TrialRecord
@@ -36,7 +37,8 @@ class Export(Frozen):
 def export(study: LoadedStudy, records: Sequence[TrialRecord], trial: int | None = None) -> Export:
     """The launch of the winner, of the baseline, or of the trial that was asked for.
 
-    Raises TunerError for a trial that does not exist.
+    Raises TunerError for a trial that does not exist; StudyChanged where a verdict is asked for of
+    records that were made by other definition files.
     """
     configuration, number, why = _choose(study, records, trial)
     engine = engines.create(launch_spec(study, configuration))
@@ -58,6 +60,12 @@ def _choose(
         record = find(records, trial)
         why = f"Trial {trial}, as asked for: {outcome_words(study, record)}."
         return study.space.configuration(record.values), trial, why
+    changed = changed_since(study)
+    if changed:
+        raise StudyChanged(
+            f"{study.folder}: {changed}",
+            hint="Put it back, or ask for one launch with --trial: which won cannot be said.",
+        )
     verdict = conclusion(records, study.objective, study.baseline.key)
     winner = next((r for r in records if r.key == verdict.winner_key), None)
     if winner is None:

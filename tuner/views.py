@@ -7,6 +7,7 @@ from tuner.analysis import ParetoPoint, TimeUse, pareto_front, time_use
 from tuner.decision import Conclusion, conclusion, reference
 from tuner.definitions import Value
 from tuner.engines.spelling import canonical
+from tuner.environment import changed_since
 from tuner.frozen import Frozen
 from tuner.launches import time_scale
 from tuner.ledger import LedgerRow, ledger, null_results
@@ -52,7 +53,8 @@ class DeadEnd(Frozen):
 class StudyView(Frozen):
     """A study so far: its verdict, its hypotheses, its trials, and where the time went.
 
-    `ended` is why the run that shows this came to its end, empty where none ran.
+    `ended` is why the run that shows this came to its end, empty where none ran; `changed` is how
+    the study differs from what the records were made by, empty where it does not.
     """
 
     schema_number: int = SCHEMA
@@ -70,6 +72,7 @@ class StudyView(Frozen):
     time_use: list[TimeUse]
     feasible: bool
     ended: str = ""
+    changed: str = ""
 
 
 class Front(Frozen):
@@ -107,6 +110,7 @@ def study_view(study: LoadedStudy, records: Records, ended: str = "") -> StudyVi
         time_use=list(time_use(records)),
         feasible=any(t.score is not None and not t.breaches for t in trials),
         ended=ended,
+        changed=changed_since(study),
     )
 
 
