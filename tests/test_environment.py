@@ -170,6 +170,21 @@ def test_budget_sampler_and_words_may_change_and_a_hypothesis_be_added(night, fi
     again(night)
 
 
+def test_another_engine_is_refused_with_both_names(night, monkeypatch):
+    monkeypatch.setattr(engines, "version", lambda spec: "1.0")
+    edit(night, "study.yaml", "{name: rehearsal, surface: surface.yaml}",
+         "{name: sglang, python: python3}")  # fmt: skip
+    assert 'engine.name was "rehearsal" when the records were made and is "sglang" now' in refusal(
+        night
+    )
+
+
+def test_models_are_written_in_an_order_that_does_not_depend_on_the_process(night):
+    hosts = [dataclasses.replace(GPU, gpu_model=name, cpu_model=name) for name in "hgfedcba"]
+    found = identity(load_study(night), hosts)["hardware"]
+    assert found["gpu model"] == found["cpu model"] == list("abcdefgh")
+
+
 def test_the_order_in_which_hosts_are_found_does_not_matter(tmp_path):
     night = folder(tmp_path)
     other = dataclasses.replace(GPU, name="there", gpu_model="Another")

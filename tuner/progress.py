@@ -52,6 +52,10 @@ class PlainProgress:
     ) -> None:
         return None
 
+    def preparing(self, what: str) -> None:
+        """Say what is waited for."""
+        self._say(what)
+
     def started(self, job: Job, order: TrialOrder) -> None:
         """Name the launch."""
         what = order.hypothesis or job.kind
@@ -166,10 +170,6 @@ class LiveProgress(PlainProgress):
         launches = clock.launches_left(self._records, len(self._current))
         if launches is None:
             return Text("the budget has no limit")
-        seconds = launches * clock.launch_s
-        limit = clock.seconds_left()
-        if limit is not None:
-            seconds = min(seconds, limit)
-        left = timedelta(seconds=int(max(0.0, seconds)))
+        left = timedelta(seconds=int(launches * clock.launch_s))
         said = f" · REHEARSAL at {time_scale(self._study):g}x" if rehearsal(self._study) else ""
         return Text(f"{launches} launches left, about {left}{said}")
