@@ -131,6 +131,9 @@ class Heard:
         self.jobs: list[tuple[str, str, str | None]] = []
         self.records: list[TrialRecord] = []
 
+    def preparing(self, what: str) -> None:
+        pass
+
     def started(self, job: Any, order: TrialOrder) -> None:
         self.jobs.append((job.phase, job.kind, job.hypothesis))
 

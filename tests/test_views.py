@@ -6,6 +6,7 @@ import pytest
 
 from tests.evening import died, edit, folder, keep, launch, won
 from tuner.errors import TunerError
+from tuner.measurement import EngineLoad
 from tuner.records import Records
 from tuner.validation import load_study
 from tuner.views import (
@@ -153,6 +154,20 @@ def test_a_broken_limit_makes_a_trial_infeasible(night):
     assert view.trials[0].breaches
     assert "output_tok_s" in view.trials[0].breaches[0]
     assert not view.feasible
+
+
+def test_a_rung_that_the_engine_did_not_run_in_full_is_said_to_run_at_what_it_did(night):
+    study = load_study(night)
+    made = launch(study, 0)
+    load = EngineLoad(running_mean=2.0, running_max=2, queued_mean=6.0, queued_max=6, samples=9)
+    full = EngineLoad(running_mean=0.95, running_max=1, queued_mean=0, queued_max=0, samples=9)
+    one, eight = made.rungs
+    rungs = [
+        one.model_copy(update={"engine_load": full}),
+        eight.model_copy(update={"engine_load": load}),
+    ]
+    keep(night, made.model_copy(update={"rungs": rungs}))
+    assert seen(night).trials[0].ran_at == {8: 2.0}
 
 
 def test_arguments_unlike_the_baseline_s_are_named_in_both_directions(night):

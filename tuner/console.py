@@ -211,6 +211,9 @@ def _came_of(row: TrialRow) -> Text:
     if row.outcome != "completed":
         style = "red" if row.outcome == "failed" else "dim"
         text.append(f"\n{one_line(row.words)}", style=style)
+    if row.ran_at:
+        ran = ", ".join(f"{rung} ran at {_number(mean)}" for rung, mean in row.ran_at.items())
+        text.append(f"\n{ran}", style="yellow")
     if row.breaches:
         text.append(f"\nbreaks {row.breaches[0]}", style="red")
     return text

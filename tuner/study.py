@@ -32,6 +32,9 @@ POLL_S = 0.5
 class Listener(Protocol):
     """Is told what happens, as it happens."""
 
+    def preparing(self, what: str) -> None:
+        """Something takes a while before the first launch."""
+
     def started(self, job: Job, order: TrialOrder) -> None:
         """A launch begins."""
 

@@ -132,9 +132,10 @@ def _run(study: LoadedStudy, records: Records, progress: Progress) -> StudyView:
 
     searcher = _searcher(study, study.folder / "optuna.journal")
     hardware = study.definition.hardware
-    with Cluster(hardware.gpus, hardware.ray) as cluster, _terminable():
-        remember_or_refuse(study.folder, identity(study, cluster.hosts))
-        with progress(study) as listener:
+    with progress(study) as listener:
+        listener.preparing(f"finding hosts (Ray {hardware.ray or 'on this machine'})")
+        with Cluster(hardware.gpus, hardware.ray) as cluster, _terminable():
+            remember_or_refuse(study.folder, identity(study, cluster.hosts))
             end = StudyRun(study, records, cluster, searcher, listener).run()
     if end.failed is not None and end.failed.failure is not None:
         failure = end.failed.failure

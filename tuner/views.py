@@ -16,10 +16,16 @@ from tuner.score import rung_ratios, score, slo_breaches
 from tuner.validation import LoadedStudy
 
 SCHEMA = 1
+FULL_SHARE = 0.9
+"""An engine that runs fewer of the requests than this share is said to run at that number."""
 
 
 class TrialRow(Frozen):
-    """One launch in a line; `ratios` are throughput over the baseline's, by concurrency."""
+    """One launch in a line; `ratios` are throughput over the baseline's, by concurrency.
+
+    `ran_at` holds the rungs that the engine did not run in full: the requests it ran at a time, by
+    its own count.
+    """
 
     number: int
     kind: str
@@ -30,6 +36,7 @@ class TrialRow(Frozen):
     score: float | None
     ratios: dict[int, float]
     tok_s: dict[int, float]
+    ran_at: dict[int, float]
     breaches: list[str]
     duration_s: float
 
@@ -169,9 +176,19 @@ def _trial_row(study: LoadedStudy, record: TrialRecord, base: Mapping[int, float
         score=None if value is None else round(value, 5),
         ratios=rung_ratios(record.rungs, base, study.objective),
         tok_s={r.concurrency: getattr(r, f"{study.objective.score}_tok_s") for r in record.rungs},
+        ran_at=_ran_at(record),
         breaches=[str(b) for b in slo_breaches(record.rungs, study.objective)],
         duration_s=record.duration_s,
     )
+
+
+def _ran_at(record: TrialRecord) -> dict[int, float]:
+    loads = {rung.concurrency: rung.engine_load for rung in record.rungs}
+    return {
+        concurrency: round(load.running_mean, 1)
+        for concurrency, load in loads.items()
+        if load is not None and load.running_mean < FULL_SHARE * concurrency
+    }
 
 
 def unlike_baseline(
