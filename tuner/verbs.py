@@ -134,7 +134,8 @@ def _run(study: LoadedStudy, records: Records, progress: Progress) -> StudyView:
     hardware = study.definition.hardware
     with progress(study) as listener:
         listener.preparing(f"finding hosts (Ray {hardware.ray or 'on this machine'})")
-        with Cluster(hardware.gpus, hardware.ray) as cluster, _terminable():
+        real = not views.rehearsal(study)
+        with Cluster(hardware.gpus, hardware.ray, use_gpus=real) as cluster, _terminable():
             remember_or_refuse(study.folder, identity(study, cluster.hosts))
             end = StudyRun(study, records, cluster, searcher, listener).run()
     if end.failed is not None and end.failed.failure is not None:
