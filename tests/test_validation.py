@@ -77,6 +77,13 @@ def test_references_start_at_the_study_whatever_the_working_directory(study, mon
     assert refusal(Path("studies/first")).startswith("other.yaml:1:13: parameters: found")
 
 
+def test_the_folder_is_absolute_and_faults_stand_where_the_user_typed_them(study, monkeypatch):
+    monkeypatch.chdir(study.parent)
+    assert load_study(Path("first")).folder == study
+    (study / "space.yaml").write_text("parameters: {}\n")
+    assert refusal(Path("first")).startswith("first/space.yaml:1:13: parameters: found")
+
+
 def test_flags_lose_their_dashes(study):
     flags = "fixed:\n  flags: {--tp-size: 8, dtype: auto}\nbudget:"
     change(study / "study.yaml", "budget:", flags)

@@ -1,6 +1,5 @@
 """Definition files → checked values, or every fault of every file at once."""
 
-import difflib
 import hashlib
 import json
 import os
@@ -12,7 +11,8 @@ from pydantic import BaseModel, ValidationError
 
 from tuner.definitions import Objective, SpaceDefinition, StudyDefinition
 from tuner.errors import DefinitionError, Problem
-from tuner.findings import Findings, did_you_mean
+from tuner.findings import Findings
+from tuner.nearest import did_you_mean, nearest
 from tuner.objective_checks import check_objective
 from tuner.schema_errors import report
 from tuner.space import Configuration, Space
@@ -30,6 +30,7 @@ Model = TypeVar("Model", bound=BaseModel)
 class LoadedStudy:
     """A study whose files agree.
 
+    `folder` is absolute: jobs run in another folder than the one where its name was typed.
     `digests` holds one for each of `study`, `space`, `objective`, `surface`: of what they say, not
     of how it is written.
     """
@@ -63,7 +64,7 @@ def load_study(path: Path) -> LoadedStudy:
     space, baseline = loader.together(study, space_definition)
     settled = loader.findings.settled
     return LoadedStudy(
-        folder=study_path.parent,
+        folder=study_path.parent.resolve(),
         definition=settled(study),
         space=settled(space),
         objective=settled(objective),
@@ -171,7 +172,8 @@ def _study_file(path: Path) -> Path:
         return file
     message = f"no {STUDY_FILE} in this folder" if path.is_dir() else "no such study"
     near = _studies_near(path)
-    names = difflib.get_close_matches(str(path), near, n=1) or near
+    likely = nearest(str(path), near)
+    names = [likely] if likely else near
     hint = f"studies near: {', '.join(names)}" if names else "no studies near either"
     problem = Problem(where=str(path), path="", message=message, hint=hint)
     raise DefinitionError([problem])
