@@ -129,7 +129,7 @@ class EngineCase:
 
     def launched_by(self, **ways: Any) -> EngineDefinition:
         """The engine, launched in another way."""
-        unset = {"python": None, "command": None, "image": None}
+        unset = {"python": None, "command": None}
         return self.definition.model_copy(update={**unset, **ways})
 
     def answers(self) -> Answers:

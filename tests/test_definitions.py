@@ -20,8 +20,8 @@ def parameter(content):
     return TypeAdapter(Parameter).validate_json(content)
 
 
-def test_flags_are_stored_without_dashes():
-    assert parameter('{"type": "bool", "flag": "--tp-size"}').flag == "tp-size"
+def test_flags_are_stored_in_one_spelling():
+    assert parameter('{"type": "bool", "flag": "--tp_size"}').flag == "tp-size"
     assert Fixed(flags={"--a": 1, "b": 2}).flags == {"a": 1, "b": 2}
 
 
@@ -63,10 +63,10 @@ def test_every_effort_has_its_hours():
 
 
 def test_an_engine_is_a_launch_with_builds():
-    builds = {"patched": Launch(image="vllm:patched")}
+    builds = {"patched": Launch(command=["patched", "serve"])}
     engine = EngineDefinition(name="vllm", python="python3", builds=builds)
     assert isinstance(engine, Launch)
-    assert engine.builds["patched"].image == "vllm:patched"
+    assert engine.builds["patched"].command == ["patched", "serve"]
 
 
 def test_a_gain_is_read_from_a_list():

@@ -138,10 +138,8 @@ def test_a_build_is_another_launch_of_the_same_engine(case, tmp_path):
     assert caught.value.hint == "Builds are: patched."
 
 
-def test_exactly_one_way_to_launch_is_needed_and_it_is_no_image(real, tmp_path):
+def test_exactly_one_way_to_launch_is_needed(real, tmp_path):
     several: list[dict[str, Any]] = [{}, {"python": "p", "command": ["c"]}]
     for ways in several:
         with pytest.raises(EngineError, match=f"{len(ways)} ways to launch the engine were given"):
             launch(real, tmp_path, engine=real.launched_by(**ways))
-    with pytest.raises(EngineError, match="containers are not supported"):
-        launch(real, tmp_path, engine=real.launched_by(image="org/image:1"))

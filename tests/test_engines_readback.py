@@ -2,7 +2,8 @@
 
 import re
 
-from tuner.engines.readback import HIDDEN, as_flags, gauge, labels, last_match, printed_pairs
+from tuner.engines.readback import as_flags, gauges, labels, last_match, printed_pairs
+from tuner.secret_names import HIDDEN
 
 METRICS = """\
 # HELP a:b a gauge
@@ -35,9 +36,12 @@ def test_a_dict_that_python_cannot_read_back_is_read_part_by_part():
 
 
 def test_a_gauge_is_summed_over_its_samples():
-    assert gauge(METRICS, "a:b") == 3.5
-    assert gauge(METRICS, "plain") == 300.0
-    assert gauge(METRICS, "a:c") is None
+    assert gauges(METRICS, "a:b", "plain", "a:c", "a") == [3.5, 300.0, None, None]
+
+
+def test_what_is_no_sample_counts_for_nothing():
+    assert gauges("a:b\na:b \n# a:b 1\n a:b 2\n", "a:b") == [None]
+    assert gauges('a:b{x="} 7"} 1 1700000000\na:b\t2\n', "a:b") == [3.0]
 
 
 def test_labels_are_those_of_the_first_sample():

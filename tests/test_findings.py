@@ -1,7 +1,7 @@
 import pytest
 
 from tuner.errors import DefinitionError, Problem
-from tuner.findings import Findings, did_you_mean, dotted, found, nearest
+from tuner.findings import Findings, dotted, found
 from tuner.yaml_source import parse
 
 FIRST = parse("a: 1\nb: {c: 2}\n", name="first.yaml")
@@ -80,12 +80,6 @@ def test_a_value_is_told_in_words(value, words):
 
 def test_a_value_that_may_be_a_secret_is_not():
     assert found("hf_1", ("fixed", "env", "HF_TOKEN")) == "a hidden value"
-
-
-def test_the_nearest_word_is_offered_where_one_is_near():
-    assert nearest("hihg", ["low", "high"]) == "high"
-    assert did_you_mean("hihg", ["low", "high"]) == " (did you mean 'high'?)"
-    assert did_you_mean("colour", ["low", "high"]) == ""
 
 
 def test_places_are_written_with_dots():

@@ -77,12 +77,14 @@ def test_a_crash_names_the_parameters_that_its_log_points_at():
                     "graph": {"type": "bool", "flag": "--enable-graph"},
                     "mscclpp": {"type": "bool", "env": "MSCCLPP"},
                     "mem": {"type": "bool"},
+                    "max_num_seqs": {"type": "bool"},
+                    "chunk": {"type": "bool", "flag": "--max_num_batched_tokens"},
                     "build": {"type": "bool", "build": True},
                 }
             }
         )
     )
-    blame = ["enable-graph", "MSCCLPP", "tp", "build"]
+    blame = ["enable-graph", "MSCCLPP", "tp", "build", "max-num-seqs", "max-num-batched-tokens"]
     failed = failure("never").model_copy(update={"blame": blame})
 
     seen = observation(
@@ -90,7 +92,7 @@ def test_a_crash_names_the_parameters_that_its_log_points_at():
     )
 
     assert seen is not None
-    assert seen.result == Crashed("oom", frozenset({"graph", "mscclpp"}))
+    assert seen.result == Crashed("oom", frozenset({"graph", "mscclpp", "max_num_seqs", "chunk"}))
 
 
 def test_a_duplicate_names_what_it_duplicates():

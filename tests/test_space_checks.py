@@ -5,7 +5,7 @@ import pytest
 from tuner.definitions import SpaceDefinition
 from tuner.errors import DefinitionError
 from tuner.findings import Findings
-from tuner.space_checks import check_space, one_spelling, target_of
+from tuner.space_checks import check_space, target_of
 from tuner.yaml_source import parse
 
 
@@ -73,4 +73,3 @@ def test_targets_are_compared_in_one_spelling():
         ("variable", "C"),
         ("build", ""),
     ]
-    assert one_spelling("--tp_size") == one_spelling("tp-size") == "tp-size"

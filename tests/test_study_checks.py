@@ -18,7 +18,7 @@ hypotheses:
   - {id: ep8, change: {ep-size: 8}, claim: c, gain_percent: [1, 2]}
   - {id: a2a, change: {a2a: flashinfer}, claim: c, gain_percent: [1, 2], depends_on: [ep8]}
 """
-STUDY = """engine: {name: vllm, python: python3, builds: {patched: {image: vllm:patched}}}
+STUDY = """engine: {name: vllm, python: python3, builds: {patched: {python: python4}}}
 model: m
 space: space.yaml
 objective: objective.yaml
@@ -51,9 +51,9 @@ def test_nothing_is_said_where_study_and_space_agree():
     "engine",
     [
         "{name: sglang, command: [sglang, serve], builds: {patched: {python: p}}}",
-        "{name: vllm, image: vllm, builds: {patched: {command: [x]}}}",
+        "{name: vllm, python: python3, builds: {patched: {command: [x]}}}",
         "{name: rehearsal, surface: s.yaml, builds: {patched: {}}}",
-        "{name: rehearsal, surface: s.yaml, image: r, builds: {patched: {image: p}}}",
+        "{name: rehearsal, surface: s.yaml, python: r, builds: {patched: {python: p}}}",
     ],
 )
 def test_each_engine_has_its_ways_to_launch(engine):

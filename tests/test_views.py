@@ -71,6 +71,13 @@ def test_a_row_alone_is_the_row_of_the_view(night):
     assert [trial_row(study, record, records) for record in records] == seen(night).trials
 
 
+def test_a_secret_that_is_searched_is_not_shown(night):
+    token = "  t: {env: HF_TOKEN, type: choice, choices: [hf_1, hf_2], default: hf_1}\n"
+    edit(night, "space.yaml", "parameters:\n", f"parameters:\n{token}")
+    study = load_study(night)
+    assert changes({**study.baseline.as_dict(), "t": "hf_2"}, study) == {"t": "(hidden)"}
+
+
 def test_changes_name_what_differs_in_both_directions_and_tell_true_from_one(night):
     edit(night, "study.yaml", "model: small", "model: small\nbaseline: {attention-backend: fa3}")
     study = load_study(night)

@@ -1,6 +1,5 @@
 """Tables over all launches: metrics by name, the Pareto front, where the time went."""
 
-import difflib
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -13,6 +12,7 @@ from tuner.decision import reference
 from tuner.definitions import Objective
 from tuner.errors import TunerError
 from tuner.measurement import RungMeasurement
+from tuner.nearest import did_you_mean
 from tuner.records import TrialRecord
 from tuner.score import score, slo_breaches
 from tuner.slo import LATENCIES, RATES, STATS
@@ -39,8 +39,7 @@ class Metric:
         match = _METRIC.fullmatch(text)
         name = match["name"] if match else text
         if name not in (*METRICS, SCORE):
-            near = difflib.get_close_matches(name, [*METRICS, SCORE], n=1)
-            meant = f" (did you mean '{near[0]}'?)" if near else ""
+            meant = did_you_mean(name, [*METRICS, SCORE])
             known = f"{', '.join(HIGHER_IS_BETTER)}, score, or a latency such as ttft_ms.p99"
             raise TunerError(f"unknown metric '{text}'{meant}", hint=f"known are {known}")
         if not match or match["concurrency"] is None:

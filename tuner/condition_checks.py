@@ -13,8 +13,9 @@ from tuner.definitions import (
     Value,
 )
 from tuner.domain import NotInDomain, canonical
-from tuner.findings import Findings, did_you_mean, found
-from tuner.secret_names import is_secret
+from tuner.findings import Findings, found
+from tuner.nearest import did_you_mean
+from tuner.secret_names import is_secret_variable
 from tuner.yaml_source import Place, Source
 
 
@@ -57,7 +58,7 @@ class Checker:
         try:
             canonical(parameter, value)
         except NotInDomain as error:
-            hidden = parameter.env is not None and is_secret(parameter.env)
+            hidden = parameter.env is not None and is_secret_variable(parameter.env)
             shown = "a hidden value" if hidden else found(value, place)
             wanted = "one of the choices" if hidden else str(error)
             options = getattr(parameter, "choices", []) if not hidden else []

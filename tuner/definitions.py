@@ -8,13 +8,15 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from tuner.flag_names import canonical
 from tuner.frozen import Frozen
 
 Value = bool | int | float | str | None
 """What a parameter can be set to; None leaves the flag or variable out."""
 
-FlagName = Annotated[str, Field(min_length=1), AfterValidator(lambda name: name.lstrip("-"))]
-"""A flag, written with its dashes or without; stored without."""
+FlagName = Annotated[str, Field(min_length=1), AfterValidator(canonical)]
+"""A flag, written with its dashes or without, underscores or dashes within; stored in one
+spelling."""
 
 Operand = Value | list[Value] | dict[Literal["lt", "le", "gt", "ge", "not"], Value]
 Condition = dict[str, Operand]
@@ -173,15 +175,14 @@ class Objective(Frozen):
 
 
 class Launch(Frozen):
-    """One way to start the engine; exactly one of the three."""
+    """One way to start the engine: its own interpreter, or a command prefix."""
 
     python: str | None = Field(default=None, min_length=1)
     command: list[str] | None = Field(default=None, min_length=1)
-    image: str | None = Field(default=None, min_length=1)
 
 
 class EngineDefinition(Launch):
-    """Which engine and how it is launched: its own interpreter, a command prefix, or an image.
+    """Which engine and how it is launched.
 
     `builds` are further launches of the same engine that a build parameter selects by name. A
     rehearsal needs a `surface` and may leave the launch out.

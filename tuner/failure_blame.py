@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from tuner.definitions import Value
-from tuner.failure_rules.names import canonical, spellings
+from tuner.failure_rules.names import spellings
+from tuner.flag_names import canonical
 
 _FLAG = re.compile(r"(?<![\w/-])--([A-Za-z][\w-]+)")
 _VARIABLE = re.compile(r"(?<![\w-])([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)(?![\w-])")

@@ -1,6 +1,5 @@
 """Faults of definition files, collected and put in order, and the words that they share."""
 
-import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -80,18 +79,6 @@ def _line_and_column(where: str) -> Mark:
 def dotted(place: Place) -> str:
     """`hypotheses.2.change`."""
     return ".".join(str(part) for part in place)
-
-
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was probably meant, if any is near."""
-    near = difflib.get_close_matches(word, list(known), n=1)
-    return near[0] if near else None
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """` (did you mean 'high'?)`, or nothing where no known word is near."""
-    near = nearest(word, known)
-    return f" (did you mean '{near}'?)" if near else ""
 
 
 def found(value: Any, place: Place) -> str:

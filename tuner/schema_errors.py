@@ -8,7 +8,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from tuner.findings import Findings, did_you_mean, found, nearest
+from tuner.findings import Findings, found
+from tuner.nearest import did_you_mean, nearest
 from tuner.yaml_source import Place, Source
 
 _TYPES: Mapping[str, str] = {

@@ -5,7 +5,6 @@ goes on as if it had not been. Samplers see one trial for each configuration, in
 journal shows each launch by itself, to people. `tuner.telling` has the table of what is told.
 """
 
-import difflib
 import importlib.util
 import inspect
 import math
@@ -36,6 +35,7 @@ from tuner.encoding import Axis, Coordinate, Encoding, Labels
 from tuner.errors import StudyError, TunerError
 from tuner.feasibility import Suspect
 from tuner.history import History
+from tuner.nearest import did_you_mean
 from tuner.observation import (
     Completed,
     Crashed,
@@ -312,8 +312,7 @@ def _sampler_factory(name: str, space: Space, encoding: Encoding) -> Callable[[i
     """How a sampler of optuna.samplers is made from a seed. Raises TunerError."""
     names = [known for known in optuna.samplers.__all__ if _is_sampler(known)]
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=1)
-        meant = f" (did you mean '{near[0]}'?)" if near else ""
+        meant = did_you_mean(name, names)
         raise TunerError(f"unknown sampler '{name}'{meant}", hint=f"one of {', '.join(names)}")
     package = _PACKAGES.get(name)
     if package and importlib.util.find_spec(package) is None:

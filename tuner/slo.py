@@ -1,6 +1,5 @@
 """Service-level objectives as text: `ttft_ms p99 <= 500`, `output_tok_s >= 1000`. Pure."""
 
-import difflib
 import math
 import operator
 import re
@@ -9,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, Self, cast, get_args
 
 from tuner.errors import TunerError
+from tuner.nearest import did_you_mean
 
 Latency = Literal["ttft_ms", "tpot_ms", "itl_ms", "e2e_ms"]
 Rate = Literal["output_tok_s", "total_tok_s", "tok_s_per_user", "tok_s_per_gpu"]
@@ -89,8 +89,7 @@ def _expect(found: str, known: Sequence[str], kind: str) -> None:
     if not found:
         raise TunerError("found an empty text", hint=f"an SLO is {_GRAMMAR}")
     if found not in known:
-        near = difflib.get_close_matches(found, known, n=1)
-        meant = f" (did you mean '{near[0]}'?)" if near else ""
+        meant = did_you_mean(found, known)
         raise TunerError(f"unknown {kind} '{found}'{meant}", hint=f"one of {', '.join(known)}")
 
 

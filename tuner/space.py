@@ -5,7 +5,6 @@ default where nothing was said), and every value has one spelling. Two configura
 launched alike therefore have the same key.
 """
 
-import difflib
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
@@ -26,6 +25,9 @@ from tuner.definitions import (
 )
 from tuner.domain import NotInDomain, adjacent, canonical, grid, show
 from tuner.errors import SpaceError
+from tuner.flag_names import canonical as canonical_flag
+from tuner.nearest import did_you_mean
+from tuner.secret_names import HIDDEN, is_secret_flag, is_secret_variable
 
 MAX_COUNT = 100_000
 """Spaces with more combinations than this are not counted."""
@@ -76,10 +78,19 @@ def canonical_key(values: Mapping[str, Value]) -> str:
 
 
 def flag_of(name: str, parameter: Parameter) -> str | None:
-    """The flag, without dashes, that a parameter sets; None where it sets something else."""
+    """The flag that a parameter sets, in its one spelling; None where it sets something else."""
     if parameter.env is not None or parameter.build:
         return None
-    return (parameter.flag or name).lstrip("-")
+    return canonical_flag(parameter.flag or name)
+
+
+def shown(name: str, parameter: Parameter, value: Value) -> Value:
+    """A value as it may be shown: a secret is hidden."""
+    if not isinstance(value, str):
+        return value
+    if parameter.env is not None:
+        return HIDDEN if is_secret_variable(parameter.env, value) else value
+    return HIDDEN if is_secret_flag(flag_of(name, parameter) or "", value) else value
 
 
 def find_cycle(graph: Mapping[str, list[str]]) -> list[str] | None:
@@ -267,8 +278,7 @@ class Space:
     def _canonical(self, values: Mapping[str, Value]) -> Configuration:
         for name in values:
             if name not in self.parameters:
-                near = difflib.get_close_matches(name, self.parameters, n=1)
-                meant = f" (did you mean '{near[0]}'?)" if near else ""
+                meant = did_you_mean(name, self.parameters)
                 raise SpaceError(f"unknown parameter '{name}'{meant}")
         active: dict[str, Value] = {}
         for name in self._order:

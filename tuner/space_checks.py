@@ -1,6 +1,5 @@
 """What can be wrong with a search space beyond its schema."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,12 +16,12 @@ from tuner.definitions import (
     SpaceDefinition,
 )
 from tuner.domain import NotInDomain, canonical, same, show
-from tuner.findings import Findings, did_you_mean
-from tuner.secret_names import is_secret
+from tuner.findings import Findings
+from tuner.flag_names import is_variable
+from tuner.nearest import did_you_mean
+from tuner.secret_names import is_secret_variable
 from tuner.space import Space, find_cycle, flag_of
 from tuner.yaml_source import Place, Source
-
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def check_space(source: Source, definition: SpaceDefinition, findings: Findings) -> None:
@@ -36,12 +35,7 @@ def target_of(name: str, parameter: Parameter) -> tuple[str, str]:
         return "build", ""
     if parameter.env is not None:
         return "variable", parameter.env
-    return "flag", one_spelling(flag_of(name, parameter) or "")
-
-
-def one_spelling(flag: str) -> str:
-    """A flag without dashes in front, underscores as dashes."""
-    return flag.lstrip("-").replace("_", "-")
+    return "flag", flag_of(name, parameter) or ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +152,7 @@ def _target_faults(name: str, parameter: Parameter) -> Iterator[Fault]:
     ]
     if len(named) > 1:
         yield (named[1],), f"found {' and '.join(named)}, expected one of them", ""
-    if parameter.env is not None and not _VARIABLE.fullmatch(parameter.env):
+    if parameter.env is not None and not is_variable(parameter.env):
         yield ("env",), f"'{parameter.env}' is no name of an environment variable", ""
     if not parameter.build and parameter.env is None and not flag_of(name, parameter):
         yield ("flag",), "found dashes alone, expected the name of a flag", ""
@@ -175,7 +169,7 @@ def _selects_builds(parameter: Parameter) -> bool:
 
 
 def _choice_faults(parameter: ChoiceParameter) -> Iterator[Fault]:
-    hidden = parameter.env is not None and is_secret(parameter.env)
+    hidden = parameter.env is not None and is_secret_variable(parameter.env)
     for index, choice in enumerate(parameter.choices):
         if any(same(choice, other) for other in parameter.choices[:index]):
             shown = "a hidden value" if hidden else show(choice)

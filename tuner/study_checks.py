@@ -16,9 +16,11 @@ from tuner.definitions import (
 )
 from tuner.domain import show
 from tuner.errors import SpaceError
-from tuner.findings import Findings, did_you_mean
+from tuner.findings import Findings
+from tuner.flag_names import canonical
+from tuner.nearest import did_you_mean
 from tuner.space import Configuration, Space
-from tuner.space_checks import one_spelling, target_of
+from tuner.space_checks import target_of
 from tuner.yaml_source import Place, Source
 
 _RESERVED: Mapping[str, str] = {
@@ -61,11 +63,11 @@ def _engine_faults(study: StudyDefinition) -> Iterator[Fault]:
     launches: dict[Place, Launch] = {("engine",): engine}
     launches |= {("engine", "builds", name): build for name, build in engine.builds.items()}
     for place, launch in launches.items():
-        ways = [way for way in ("python", "command", "image") if getattr(launch, way) is not None]
+        ways = [way for way in ("python", "command") if getattr(launch, way) is not None]
         if len(ways) > 1:
             yield (*place, ways[1]), f"found {' and '.join(ways)}, expected one way to launch", ""
         if not ways and not rehearsal:
-            yield place, "no way to launch", "name one of python, command, image"
+            yield place, "no way to launch", "name one of python, command"
     if rehearsal and engine.surface is None:
         yield ("engine",), "a rehearsal needs a surface", "add 'surface: surface.yaml'"
     if not rehearsal and engine.surface is not None:
@@ -82,7 +84,7 @@ def _budget_faults(study: StudyDefinition) -> Iterator[Fault]:
 def _check_fixed(source: Source, findings: Findings) -> None:
     seen: dict[str, str] = {}
     for written in _written(source, "flags"):
-        place, flag = ("fixed", "flags", written), one_spelling(written)
+        place, flag = ("fixed", "flags", written), canonical(written)
         if flag in _RESERVED:
             findings.add(source, place, f"'{flag}' cannot be fixed: {_RESERVED[flag]}", key=True)
         if not flag:
@@ -112,7 +114,7 @@ class _Pair:
 
     def check_overlap(self) -> None:
         """Note what is both fixed and searched, and searched flags that only the tuner sets."""
-        fixed = {("flag", one_spelling(name)): ("flags", name) for name in self._fixed("flags")}
+        fixed = {("flag", canonical(name)): ("flags", name) for name in self._fixed("flags")}
         fixed |= {("variable", name): ("env", name) for name in self._fixed("env")}
         for name, parameter in self.space.parameters.items():
             kind, target = target_of(name, parameter)

@@ -6,7 +6,6 @@ All seconds in it are *surface seconds*: `time_scale` of them pass in one real s
 (`SGLANG_...`, always text). An empty `when` always holds.
 """
 
-import difflib
 import re
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -15,6 +14,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from tuner.definitions import Condition, Value
 from tuner.frozen import Frozen
+from tuner.nearest import did_you_mean
 from tuner.sglang_flags import FLAGS
 
 Phase = Literal["arguments", "distributed", "weights", "kv-cache", "graphs", "warmup"]
@@ -26,10 +26,9 @@ _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 def _known_name(name: str) -> str:
     if name in FLAGS or _VARIABLE.fullmatch(name):
         return name
-    near = difflib.get_close_matches(name, FLAGS, n=1)
-    hint = f" (did you mean '{near[0]}'?)" if near else ""
+    meant = did_you_mean(name, FLAGS)
     raise ValueError(
-        f"unknown flag '{name}'{hint}, expected a flag of the engine without dashes or a variable"
+        f"unknown flag '{name}'{meant}, expected a flag of the engine without dashes or a variable"
         " in capitals"
     )
 

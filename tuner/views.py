@@ -6,13 +6,15 @@ from pathlib import Path
 from tuner.analysis import ParetoPoint, TimeUse, pareto_front, time_use
 from tuner.decision import Conclusion, conclusion, reference
 from tuner.definitions import Value
-from tuner.engines.spelling import canonical
+from tuner.domain import same
 from tuner.environment import changed_since
+from tuner.flag_names import canonical
 from tuner.frozen import Frozen
 from tuner.launches import time_scale
 from tuner.ledger import LedgerRow, ledger, null_results
 from tuner.records import Records, TrialRecord
 from tuner.score import rung_ratios, score, slo_breaches
+from tuner.space import shown
 from tuner.validation import LoadedStudy
 
 SCHEMA = 1
@@ -149,14 +151,16 @@ def rehearsal(study: LoadedStudy) -> bool:
 
 
 def changes(values: dict[str, Value], study: LoadedStudy) -> dict[str, Value]:
-    """How a configuration differs from the baseline; None for what it leaves out."""
+    """How a configuration differs from the baseline; None for what it leaves out, no secret."""
     baseline = study.baseline.as_dict()
     names = [*values, *(name for name in baseline if name not in values)]
-    return {n: values.get(n) for n in names if _differs(values.get(n), baseline.get(n))}
+    differ = [name for name in names if not same(values.get(name), baseline.get(name))]
+    return {name: _shown(study, name, values.get(name)) for name in differ}
 
 
-def _differs(a: Value, b: Value) -> bool:
-    return a != b or type(a) is not type(b)
+def _shown(study: LoadedStudy, name: str, value: Value) -> Value:
+    parameter = study.space.parameters.get(name)  # none: the space changed after the launch
+    return value if parameter is None else shown(name, parameter, value)
 
 
 def trial_row(study: LoadedStudy, record: TrialRecord, records: Iterable[TrialRecord]) -> TrialRow:
@@ -200,7 +204,7 @@ def unlike_baseline(
     baseline = next(told, {})
     names = [*record.effective, *(name for name in baseline if name not in record.effective)]
     ours = record.effective
-    return {n: ours.get(n) for n in names if _differs(ours.get(n), baseline.get(n))}
+    return {n: ours.get(n) for n in names if not same(ours.get(n), baseline.get(n))}
 
 
 def outcome_words(study: LoadedStudy, record: TrialRecord) -> str:
@@ -238,7 +242,7 @@ def _dead_end(study: LoadedStudy, group: Sequence[TrialRecord]) -> DeadEnd:
     common = changes(group[0].values, study)
     for record in group[1:]:
         other = changes(record.values, study)
-        common = {n: v for n, v in common.items() if n in other and not _differs(other[n], v)}
+        common = {n: v for n, v in common.items() if n in other and same(other[n], v)}
     return DeadEnd(
         changes=common,
         suspects={n: v for n, v in common.items() if _flag(study, n) in map(canonical, blame)},

@@ -8,7 +8,7 @@ process, sends no load and decides nothing. `tests/test_engines.py` is one contr
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tuner.definitions import EngineDefinition, Value
 from tuner.engines.spelling import resolve, shell_word, shown_argv, shown_env
@@ -16,8 +16,7 @@ from tuner.frozen import Frozen
 
 if TYPE_CHECKING:
     from tuner.http import Http
-
-Api = Literal["completions", "generate"]
+    from tuner.load import Api
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +111,7 @@ class Engine(Protocol):
     """True where nothing that is measured is a benchmark; every output then says so."""
     time_scale: float
     """Surface seconds per real second; 1.0 for every real engine."""
-    api: Api
+    api: "Api"
     """How load is spoken: OpenAI's /v1/completions, or SGLang's /generate."""
     served_model: str
     """The model name that requests carry."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from tuner.definitions import Value
-from tuner.engines.base import Api, EngineFacts, LaunchCommand, LaunchSpec
+from tuner.engines.base import EngineFacts, LaunchCommand, LaunchSpec
 from tuner.engines.interpreter import (
     Installed,
     in_folder,
@@ -16,12 +16,14 @@ from tuner.engines.interpreter import (
     model_faults,
     program_faults,
 )
-from tuner.engines.readback import gauge
-from tuner.engines.spelling import canonical, is_variable, resolve, spell, unset_references
+from tuner.engines.readback import gauges
+from tuner.engines.spelling import resolve, spell, unset_references
 from tuner.errors import EngineError, HttpError
+from tuner.flag_names import canonical, is_variable
 
 if TYPE_CHECKING:
     from tuner.http import Http
+    from tuner.load import Api
 
 GENERATION_TIMEOUT_S = 60.0
 PROBE_TOKENS = (11, 12, 13, 14)
@@ -36,7 +38,7 @@ class CommonEngine:
     name: str
     rehearsal: bool = False
     time_scale: float = 1.0
-    api: Api
+    api: "Api"
 
     module: ClassVar[str]
     """What the interpreter runs: `python -m module`."""
@@ -222,5 +224,5 @@ class CommonEngine:
         """Requests running and queued, summed over ranks and replicas; None where the metrics
         do not say. Raises HttpError."""
         metrics = await http.get_text("/metrics")
-        running, queued = gauge(metrics, self.running_metric), gauge(metrics, self.queued_metric)
+        running, queued = gauges(metrics, self.running_metric, self.queued_metric)
         return None if running is None or queued is None else (running, queued)

@@ -42,14 +42,9 @@ class Installed:
 def launch_words(spec: LaunchSpec, module: str) -> tuple[str, ...]:
     """The first words of the command: an interpreter with the module, or the command prefix.
 
-    Raises EngineError where the study names none, more than one, an unknown build, or an image.
+    Raises EngineError where the study names none, both, or an unknown build.
     """
     launch = chosen_launch(spec.engine, spec.build)
-    if launch.image is not None:
-        raise EngineError(
-            f"engine.image: {launch.image} cannot be launched: containers are not supported",
-            hint="Name an interpreter (python) or a command prefix (command) instead.",
-        )
     if launch.command is not None:
         return tuple(in_folder(spec.folder, word, files_only=True) for word in launch.command)
     return (in_folder(spec.folder, launch.python or ""), "-m", module)
@@ -62,7 +57,7 @@ def chosen_launch(engine: EngineDefinition, build: str | None) -> Launch:
     """
     if build is None:
         where = "engine"
-        launch = Launch(python=engine.python, command=engine.command, image=engine.image)
+        launch = Launch(python=engine.python, command=engine.command)
     elif build in engine.builds:
         where = f"engine.builds.{build}"
         launch = engine.builds[build]
@@ -71,11 +66,11 @@ def chosen_launch(engine: EngineDefinition, build: str | None) -> Launch:
         raise EngineError(
             f"engine.builds: there is no build named {build!r}", hint=f"Builds are: {known}."
         )
-    ways = [way for way in (launch.python, launch.command, launch.image) if way]
+    ways = [way for way in (launch.python, launch.command) if way]
     if len(ways) != 1:
         raise EngineError(
             f"{where}: {len(ways)} ways to launch the engine were given, exactly one is needed",
-            hint="Give one of python, command and image.",
+            hint="Give one of python and command.",
         )
     return launch
 

@@ -33,7 +33,7 @@ class RehearsalEngine(SGLangEngine):
     def launch_words(self) -> tuple[str, ...]:
         """The study's own way to launch it, where it names one, else this interpreter."""
         engine = self.spec.engine
-        own = engine.python or engine.command or engine.image or self.spec.build
+        own = engine.python or engine.command or self.spec.build
         words = launch_words(self.spec, self.module) if own else (sys.executable, "-m", self.module)
         return (*words, "--surface", str(self._surface))
 

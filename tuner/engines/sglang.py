@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tuner.definitions import Value
-from tuner.engines.base import Api, EngineFacts
+from tuner.engines.base import EngineFacts
 from tuner.engines.common import GENERATION_TIMEOUT_S, PROBE_TOKENS, CommonEngine
 from tuner.engines.readback import as_flags, last_match
 from tuner.errors import HttpProtocolError, HttpStatusError
 
 if TYPE_CHECKING:
     from tuner.http import Http
+    from tuner.load import Api
 
 SEED = 1
 DP_ATTENTION_PORTS = 2
@@ -41,7 +42,7 @@ class SGLangEngine(CommonEngine):
     """`python -m sglang.launch_server` and what it answers."""
 
     name = "sglang"
-    api: Api = "generate"
+    api: "Api" = "generate"
     module = "sglang.launch_server"
     distributions = ("sglang",)
     model_flag = "model-path"

@@ -7,24 +7,11 @@ from collections.abc import Collection, Iterable, Mapping
 
 from tuner.definitions import Value
 from tuner.errors import EngineError
+from tuner.flag_names import canonical, is_variable
+from tuner.secret_names import is_secret_flag, is_secret_variable
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SECRET_NAME = re.compile(
-    r"(?:^|[^A-Z0-9])(?:KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(?:$|[^A-Z0-9])"
-    r"|(?:TOKEN|APIKEY|SECRET|PASSWORD)$"
-)
-_PASSWORD_IN_URL = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 _NUMBER = re.compile(r"-\d+(\.\d+)?([eE][-+]?\d+)?")
-
-
-def canonical(name: str) -> str:
-    """One name for a flag however it is written: no leading dashes, `-` for `_`.
-
-    What follows a dot names a key inside a JSON value and keeps its own spelling.
-    """
-    head, dot, rest = name.lstrip("-").partition(".")
-    return head.replace("_", "-") + dot + rest
 
 
 def spell(
@@ -96,29 +83,14 @@ def unset_references(texts: Iterable[str]) -> list[str]:
     return sorted(name for name in names if name not in os.environ)
 
 
-def is_variable(name: str) -> bool:
-    """Whether a shell can assign a variable of this name."""
-    return _VARIABLE.fullmatch(name) is not None
-
-
-def is_secret(name: str, value: str) -> bool:
-    """Whether a flag or variable of this name holds something that nobody else may see.
-
-    Whole words only: flags that count tokens must still be exported with their values.
-    """
-    upper = name.upper().lstrip("-")
-    return _SECRET_NAME.search(upper) is not None or _PASSWORD_IN_URL.search(value) is not None
-
-
 def shown_env(env: Mapping[str, str]) -> dict[str, str]:
     """The variables as they may be shown: secrets as references to the variable itself."""
-    return {
-        name: f"${{{name}}}" if _must_hide(name, value) else value for name, value in env.items()
-    }
+    return {name: _shown_variable(name, value) for name, value in env.items()}
 
 
 def shown_argv(argv: Iterable[str]) -> tuple[str, ...]:
-    """The arguments as they may be shown: a secret as a reference named after its flag."""
+    """The arguments as they may be shown: a secret as a reference named after its flag, or after
+    the variable where a word assigns one (`NAME=value`)."""
     shown: list[str] = []
     flag = ""
     for word in argv:
@@ -126,19 +98,27 @@ def shown_argv(argv: Iterable[str]) -> tuple[str, ...]:
         if word.startswith("--") and equals:
             shown.append(f"{name}={_shown(name, value)}")
         else:
-            shown.append(_shown(flag, word) if flag else word)
+            shown.append(_shown(flag, word))
         flag = word if word.startswith("--") and not equals else ""
     return tuple(shown)
 
 
 def _shown(flag: str, value: str) -> str:
-    if value.startswith("--") or not _must_hide(flag, value):
+    """The value of a flag, or a word that is none."""
+    if value.startswith("--") or _refers(value):
         return value
-    return f"${{{canonical(flag).replace('-', '_').replace('.', '_').upper()}}}"
+    if flag and is_secret_flag(flag, value):
+        return f"${{{canonical(flag).replace('-', '_').replace('.', '_').upper()}}}"
+    name, assigns, assigned = value.partition("=")
+    return f"{name}={_shown_variable(name, assigned)}" if assigns and is_variable(name) else value
 
 
-def _must_hide(name: str, value: str) -> bool:
-    return is_secret(name, value) and _REFERENCE.fullmatch(value) is None
+def _shown_variable(name: str, value: str) -> str:
+    return f"${{{name}}}" if is_secret_variable(name, value) and not _refers(value) else value
+
+
+def _refers(value: str) -> bool:
+    return _REFERENCE.fullmatch(value) is not None
 
 
 def shell_word(text: str) -> str:

