@@ -9,7 +9,14 @@ import pytest
 from tests.evening import edit, folder, keep, launch
 from tests.nightly import HOST
 from tuner import engines
-from tuner.environment import changed_since, identity, remember_or_refuse
+from tuner.engines.base import EngineFacts
+from tuner.environment import (
+    changed_since,
+    changed_version,
+    identity,
+    refuse_other_version,
+    remember_or_refuse,
+)
 from tuner.errors import RecordsError, StudyChanged, StudyError
 from tuner.validation import load_study
 
@@ -168,6 +175,82 @@ def test_other_hardware_is_refused_with_both_names(night, host, said):
 def test_budget_sampler_and_words_may_change_and_a_hypothesis_be_added(night, file, old, new):
     edit(night, f"{file}.yaml", old, new)
     again(night)
+
+
+SECRET_STUDY = """model: small
+baseline: {access: hf_1}
+fixed: {env: {HF_TOKEN_READ: hf_1, A: b}, flags: {api-key: hf_1}}"""
+SECRET_PARAMETERS = """parameters:
+  access: {env: HF_TOKEN, type: choice, choices: [hf_1, other], default: other, note: read}
+  mode: {type: choice, choices: [a, b], default: a, when: {access: hf_1}}
+"""
+FORBID = "forbid: [{if: {access: hf_1, attention-backend: fa3, mode: b}, reason: why}]\nhypotheses:"
+
+
+@pytest.fixture
+def secretive(tmp_path):
+    """A study that has secrets wherever it can."""
+    made = folder(tmp_path)
+    edit(made, "study.yaml", "model: small", SECRET_STUDY)
+    edit(made, "study.yaml", "surface.yaml}", "surface.yaml, command: [env, HF_TOKEN=hf_1, x]}")
+    edit(made, "space.yaml", "parameters:\n", SECRET_PARAMETERS)
+    edit(made, "space.yaml", "hypotheses:", FORBID)
+    return made
+
+
+def test_no_secret_is_written_down_and_a_new_one_is_no_change(secretive):
+    again(secretive)
+    written = (secretive / "environment.json").read_text()
+    assert "hf_1" not in written
+    assert json.loads(written)["identity"]["fixed"]["env"] == {
+        "HF_TOKEN_READ": "(hidden)",
+        "A": "b",
+    }
+    for name in ("study.yaml", "space.yaml"):
+        file = secretive / name
+        file.write_text(file.read_text().replace("hf_1", "hf_2"))
+    again(secretive)
+
+
+def test_what_stands_beside_a_secret_may_not_change(secretive):
+    again(secretive)
+    edit(secretive, "space.yaml", "env: HF_TOKEN", "env: HF_TOKENS")
+    edit(secretive, "study.yaml", "A: b", "A: c")
+    message = refusal(secretive)
+    assert 'fixed.env.A was "b"' in message
+    assert "(and 1 more)" in message
+
+
+def versions(night, *told):
+    study = load_study(night)
+    return [launch(study, n, facts=EngineFacts(version=version)) for n, version in enumerate(told)]
+
+
+def test_versions_that_servers_told_are_compared_where_none_can_be_asked(night):
+    space = load_study(night).space
+    assert changed_version([], space) is None
+    assert changed_version(versions(night, "1.0", None, "1.0"), space) is None
+    told = versions(night, None, "1.0", "1.1", "1.2")
+    assert changed_version(told, space) == ("1.0", "1.1")
+    refuse_other_version(night, told[:2], space)
+    with pytest.raises(StudyChanged) as caught:
+        refuse_other_version(night, told, space)
+    assert caught.value.message.endswith(
+        'engine version was "1.0" when the records were made and is "1.1" now'
+    )
+
+
+def test_each_build_has_its_version(night):
+    edit(night, "study.yaml", "surface.yaml}", "surface.yaml, builds: {patched: {python: p}}}")
+    kernels = "parameters:\n  kernels: {build: true, type: choice, choices: [null, patched]}\n"
+    edit(night, "space.yaml", "parameters:\n", kernels)
+    study = load_study(night)
+    stock, patched, later = (
+        launch(study, number, values={"kernels": build}, facts=EngineFacts(version=version))
+        for number, (build, version) in enumerate([(None, "1"), ("patched", "2"), (None, "2")])
+    )
+    assert changed_version([stock, patched], study.space) is None
+    assert changed_version([stock, patched, later], study.space) == ("1", "2")
 
 
 def test_another_engine_is_refused_with_both_names(night, monkeypatch):

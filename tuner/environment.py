@@ -2,19 +2,26 @@
 
 import json
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import tuner
 from tuner import engines
+from tuner.definitions import Value
+from tuner.engines.spelling import shown_argv
 from tuner.errors import RecordsError, StudyChanged, StudyError
 from tuner.executor import HostInfo
 from tuner.launches import launch_spec
+from tuner.records import TrialRecord
+from tuner.secret_names import HIDDEN, hides
+from tuner.space import Space, shown
 from tuner.validation import LoadedStudy
 
 FILE = "environment.json"
 SCHEMA = 1
+_WORDS = frozenset({"type", "flag", "env", "style", "note", "reason", "depends_on"})
+"""What stands in a space beside values; it holds no secret."""
 _RESTORE = "Restore it from a copy, or copy the study file to a new folder and measure anew."
 
 
@@ -41,7 +48,7 @@ def _written(study: LoadedStudy) -> dict[str, Any]:
     space["hypotheses"] = {
         h["id"]: {"change": h["change"], "depends_on": h["depends_on"]} for h in space["hypotheses"]
     }
-    return {
+    written = {
         "engine": definition.engine.model_dump(mode="json", exclude={"ready_timeout_s"}),
         "model": definition.model,
         "fixed": definition.fixed.model_dump(mode="json"),
@@ -50,6 +57,51 @@ def _written(study: LoadedStudy) -> dict[str, Any]:
         "objective": study.objective.model_dump(mode="json"),
         "surface": study.digests.get("surface"),
     }
+    parameters = study.space.parameters.items()
+    secrets = {name for name, p in parameters if shown(name, p, "a value") == HIDDEN}
+    return {name: _shown((name,), value, secrets) for name, value in written.items()}
+
+
+def _shown(place: tuple[str, ...], value: Any, secrets: Set[str]) -> Any:
+    """A written value without secrets: one that is renewed is then no change.
+
+    `secrets` are the parameters whose values are hidden wherever they stand.
+    """
+    if isinstance(value, dict):
+        return {name: _shown((*place, name), below, secrets) for name, below in value.items()}
+    if isinstance(value, list) and place[-1] == "command":
+        return list(shown_argv(value))
+    if isinstance(value, list):
+        return [_shown(place, below, secrets) for below in value]
+    if not isinstance(value, str) or place[0] == "engine":
+        return value
+    if place[0] == "space" and place[-1] in _WORDS:
+        return value
+    hidden = hides(place, value) or not secrets.isdisjoint(place)
+    return HIDDEN if hidden else value
+
+
+def changed_version(records: Iterable[TrialRecord], space: Space) -> tuple[str, str] | None:
+    """The first two versions that servers of one build said they were, None where all agree.
+
+    This holds also where the version cannot be asked before a launch.
+    """
+    builds = [name for name, parameter in space.parameters.items() if parameter.build]
+    first: dict[tuple[Value, ...], str] = {}
+    for record in records:
+        version = record.facts.version
+        if version is not None:
+            was = first.setdefault(tuple(record.values.get(name) for name in builds), version)
+            if was != version:
+                return was, version
+    return None
+
+
+def refuse_other_version(folder: Path, records: Iterable[TrialRecord], space: Space) -> None:
+    """Raises StudyChanged where the records are of two versions of the engine."""
+    changed = changed_version(records, space)
+    if changed is not None:
+        _refuse(folder, _difference("engine version", *changed))
 
 
 def remember_or_refuse(folder: Path, now: Mapping[str, Any]) -> None:
@@ -66,11 +118,15 @@ def remember_or_refuse(folder: Path, now: Mapping[str, Any]) -> None:
         return
     changed = _said(_stored(path), now)
     if changed:
-        raise StudyChanged(
-            f"{folder}: {changed}",
-            hint="Put it back, or copy the study file to a new folder: numbers from before and "
-            "after cannot be compared.",
-        )
+        _refuse(folder, changed)
+
+
+def _refuse(folder: Path, changed: str) -> NoReturn:
+    raise StudyChanged(
+        f"{folder}: {changed}",
+        hint="Put it back, or copy the study file to a new folder: numbers from before and "
+        "after cannot be compared.",
+    )
 
 
 def changed_since(study: LoadedStudy) -> str:
@@ -90,11 +146,12 @@ def _said(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     differences = list(_differences(was, now, ""))
     if not differences:
         return ""
-    where, before, after = differences[0]
     more = f" (and {len(differences) - 1} more)" if len(differences) > 1 else ""
-    return (
-        f"{where} was {_short(before)} when the records were made and is {_short(after)} now{more}"
-    )
+    return _difference(*differences[0]) + more
+
+
+def _difference(where: str, was: Any, now: Any) -> str:
+    return f"{where} was {_short(was)} when the records were made and is {_short(now)} now"
 
 
 def _remember(path: Path, now: Mapping[str, Any]) -> None:
