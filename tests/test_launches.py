@@ -5,8 +5,14 @@ import pytest
 from tests.evening import edit, folder, launch
 from tests.nightly import study
 from tests.samples import record
-from tuner import engines
-from tuner.launches import TYPICAL_START_S, expected_launch_s, ladder_s, launch_spec, time_scale
+from tuner.launches import (
+    TYPICAL_START_S,
+    expected_launch_s,
+    ladder_s,
+    launch_command,
+    launch_spec,
+    time_scale,
+)
 from tuner.validation import load_study
 
 
@@ -27,10 +33,7 @@ def test_a_model_named_longer_than_any_file_is_no_path(tmp_path):
     night = folder(tmp_path)
     edit(night, "study.yaml", "model: small", f"model: {'m' * 300}")
     loaded = load_study(night)
-    command = engines.create(launch_spec(loaded, loaded.baseline)).command(
-        host="127.0.0.1", port=1, extra_ports=(2, 3)
-    )
-    assert "m" * 300 in command.shell()
+    assert "m" * 300 in launch_command(loaded, loaded.baseline).shell()
 
 
 def test_a_rung_takes_its_warm_up_and_its_window(tmp_path):

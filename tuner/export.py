@@ -4,16 +4,15 @@ import json
 from collections.abc import Sequence
 from typing import Literal
 
-from tuner import engines
 from tuner.decision import conclusion
 from tuner.environment import changed_since
 from tuner.errors import StudyChanged, TunerError
 from tuner.frozen import Frozen
-from tuner.launches import launch_spec
+from tuner.launches import launch_command
 from tuner.records import TrialRecord
 from tuner.space import Configuration
 from tuner.validation import LoadedStudy
-from tuner.views import outcome_words
+from tuner.views import outcome_words, rehearsal
 
 Format = Literal["shell", "json"]
 
@@ -41,15 +40,14 @@ def export(study: LoadedStudy, records: Sequence[TrialRecord], trial: int | None
     records that were made by other definition files.
     """
     configuration, number, why = _choose(study, records, trial)
-    engine = engines.create(launch_spec(study, configuration))
-    launch = engine.command(host="127.0.0.1", port=1, extra_ports=(2, 3))
+    launch = launch_command(study, configuration)
     return Export(
         command=launch.shell(),
         argv=list(launch.shown_argv()),
         env=launch.shown_env(),
         trial=number,
         why=why,
-        rehearsal=engine.rehearsal,
+        rehearsal=rehearsal(study),
     )
 
 

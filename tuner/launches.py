@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from tuner.engines.base import LaunchSpec
+from tuner import engines
+from tuner.engines.base import LaunchCommand, LaunchSpec
 from tuner.records import TrialRecord
 from tuner.space import Configuration
 from tuner.validation import LoadedStudy
@@ -25,6 +26,15 @@ def launch_spec(study: LoadedStudy, configuration: Configuration) -> LaunchSpec:
         bool_styles=settings.bool_styles,
         env={**fixed.env, **settings.env},
     )
+
+
+def launch_command(study: LoadedStudy, configuration: Configuration) -> LaunchCommand:
+    """The launch as a person would make it: the address in it is no real one, and is not shown.
+
+    Raises EngineError where it cannot be spelt.
+    """
+    engine = engines.create(launch_spec(study, configuration))
+    return engine.command(host="127.0.0.1", port=1, extra_ports=(2, 3))
 
 
 def time_scale(study: LoadedStudy) -> float:

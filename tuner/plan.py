@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from tuner import engines
 from tuner.frozen import Frozen
-from tuner.launches import expected_launch_s, ladder_s, launch_spec
+from tuner.launches import expected_launch_s, ladder_s, launch_command
 from tuner.records import TrialRecord
 from tuner.schedule import (
     CALIBRATION_LAUNCHES,
@@ -19,6 +18,7 @@ from tuner.schedule import (
 from tuner.space import Configuration
 from tuner.study import BudgetClock
 from tuner.validation import LoadedStudy
+from tuner.views import rehearsal
 
 
 class PlannedPart(Frozen):
@@ -62,7 +62,7 @@ def plan(study: LoadedStudy, records: Sequence[TrialRecord]) -> Plan:
         ladder_s=round(ladder_s(study), 1),
         minutes=round(sum(part.minutes for part in parts), 1),
         configurations=study.space.size(),
-        rehearsal=study.definition.engine.name == "rehearsal",
+        rehearsal=rehearsal(study),
     )
 
 
@@ -109,8 +109,7 @@ def _search_launches(study: LoadedStudy, before: int, after: int, left: int | No
 
 
 def _command(study: LoadedStudy, configuration: Configuration) -> str:
-    engine = engines.create(launch_spec(study, configuration))
-    return engine.command(host="127.0.0.1", port=1, extra_ports=(2, 3)).shell()
+    return launch_command(study, configuration).shell()
 
 
 def _within(
