@@ -8,6 +8,9 @@ from tuner.measurement import RungMeasurement
 from tuner.records import TrialRecord
 from tuner.score import log_throughputs, reference
 
+FRESH_LAUNCHES = 2
+"""Launches made after a configuration was chosen: so many judge it, and a winner needs them."""
+
 
 class Arms:
     """The launches of a study, read once: which belong together, and what each measured.

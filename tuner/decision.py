@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tuner.arms import Arms, compare, counts_against
+from tuner.arms import FRESH_LAUNCHES, Arms, compare, counts_against
 from tuner.definitions import Objective
 from tuner.effects import (
     Drift,
@@ -26,9 +26,6 @@ from tuner.effects import (
 )
 from tuner.records import TrialRecord
 from tuner.score import Breach, slo_breaches
-
-FRESH_LAUNCHES = 2
-"""A winner needs so many launches made after it was chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

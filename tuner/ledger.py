@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tuner.arms import Arms, compare, counts_against
+from tuner.arms import FRESH_LAUNCHES, Arms, compare, counts_against
 from tuner.definitions import Hypothesis, Objective
 from tuner.effects import Effect, Judgement, judge, launches_to_decide
 from tuner.records import TrialRecord
@@ -28,7 +28,6 @@ Verdict = Literal[
 WRONG_OUTPUT = "wrong_output"
 """The failure class of a server whose output is no longer the baseline's."""
 
-FRESH_LAUNCHES = 2
 BASELINE = "the baseline"
 DEAD_ENDS: tuple[Verdict, ...] = ("blocked", "moot", "wrong output")
 """Verdicts that leave nothing to build on."""
