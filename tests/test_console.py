@@ -60,6 +60,13 @@ def test_check_is_a_sentence(told, night):
     assert "(a continuous space)" in told("check")
 
 
+def test_a_space_too_large_to_count_is_not_called_continuous(told, night):
+    many = "".join(f"  p{n}: {{type: int, low: 1, high: 1000}}\n" for n in range(2))
+    edit(night, "space.yaml", "hypotheses:", f"{many}forbid: [{{if: {{p0: 1}}, reason: why}}]\n"
+         "hypotheses:")  # fmt: skip
+    assert "(more than 100,000 combinations)" in told("check")
+
+
 def test_what_could_not_be_verified_is_said(night, capsys):
     ready = verbs.check(night)
     console.show_check(ready.model_copy(update={"not_ready": ["no [bold]engine[/]"]}))

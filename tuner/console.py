@@ -13,6 +13,7 @@ from rich.text import Text
 from tuner.definitions import Value
 from tuner.ledger import LedgerRow
 from tuner.plan import Plan, PlannedPart
+from tuner.space import MAX_COUNT
 from tuner.verbs import Check, TrialView
 from tuner.views import DeadEnd, Front, StudyView, TrialRow
 
@@ -83,16 +84,19 @@ def label(rehearsal: bool, time_scale: float | None = None) -> list[Text]:
 def show_check(check: Check) -> None:
     """One paragraph: the study has no faults, and what could not be verified here."""
     out = terminal()
-    size = (
-        f"{check.configurations} configurations" if check.configurations else "a continuous space"
-    )
     ladder = ", ".join(str(concurrency) for concurrency in check.ladder)
     out.print(
         f"{check.study}: no faults. Engine {check.engine}, {check.parameters} parameters "
-        f"({size}), {check.hypotheses} hypotheses, ladder {ladder}."
+        f"({_size(check)}), {check.hypotheses} hypotheses, ladder {ladder}."
     )
     for sentence in check.not_ready:
         out.print(f"not ready on this machine: {sentence}", style="yellow")
+
+
+def _size(check: Check) -> str:
+    if check.configurations is not None:
+        return f"{check.configurations} configurations"
+    return "a continuous space" if check.continuous else f"more than {MAX_COUNT:,} combinations"
 
 
 def show_plan(plan: Plan) -> None:

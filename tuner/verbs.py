@@ -27,13 +27,17 @@ if TYPE_CHECKING:
 
 
 class Check(Frozen):
-    """A study without faults: what it holds, and what this machine could not verify."""
+    """A study without faults: what it holds, and what this machine could not verify.
+
+    `configurations` is None for a space that is too large to count, or continuous.
+    """
 
     schema_number: int = 1
     study: str
     engine: str
     parameters: int
     configurations: int | None
+    continuous: bool
     hypotheses: int
     ladder: list[int]
     not_ready: list[str]
@@ -64,6 +68,7 @@ def check(path: Path) -> Check:
         engine=study.definition.engine.name,
         parameters=len(study.space.parameters),
         configurations=study.space.size(),
+        continuous=any(study.space.values_of(name) is None for name in study.space.parameters),
         hypotheses=len(study.space.hypotheses),
         ladder=[rung.concurrency for rung in study.objective.ladder],
         not_ready=engines.preflight(launch_spec(study, study.baseline)),
