@@ -75,7 +75,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
-    """A line that frightens and means nothing; `example` shows it in a healthy log.
+    """A line that frightens and means nothing: healthy logs have it too.
 
     `suspect` says what such a line would have meant if a server died right after it.
     """
