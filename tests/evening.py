@@ -141,7 +141,7 @@ class Host(SimulatedExecutor):
 
 def hosts(outcome: Callable[[TrialOrder], TrialRecord | str]) -> Any:
     """A module that can stand for `tuner.hosts`."""
-    return SimpleNamespace(Cluster=lambda gpus, address: Host(outcome))
+    return SimpleNamespace(Cluster=lambda gpus, address, *, use_gpus: Host(outcome))
 
 
 def served(order: TrialOrder, gain: float = 1.0) -> TrialRecord:

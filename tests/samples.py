@@ -15,9 +15,7 @@ OBJECTIVE = Objective.model_validate_json(
 
 def distribution(value: float) -> Distribution:
     """A latency that is the same for all requests."""
-    return Distribution(
-        count=10, mean=value, p50=value, p90=value, p95=value, p99=value, max=value
-    )
+    return Distribution(count=10, mean=value, p50=value, p90=value, p95=value, p99=value, max=value)
 
 
 def rung(concurrency: int, output_tok_s: float, **changes: Any) -> RungMeasurement:
@@ -57,7 +55,7 @@ def record(
         "kind": kind,
         "key": key,
         "values": dict(values or {}),
-        "started_at": "2026-01-01T00:00:00+00:00",
+        "started_at": f"2026-01-01T{number // 60 % 24:02d}:{number % 60:02d}:00+00:00",
         "duration_s": 10.0,
         "command": "serve",
         "outcome": "completed",

@@ -120,7 +120,11 @@ def test_what_was_launched_is_not_planned_again(night):
 
 
 def test_hours_that_were_run_are_gone(night):
-    keep(night, *(launch(load_study(night), n, duration_s=600.0) for n in range(3)))
+    starts = [f"2026-01-01T0{n}:00:00+00:00" for n in range(3)]
+    loaded = load_study(night)
+    keep(
+        night, *(launch(loaded, n, duration_s=600.0, started_at=at) for n, at in enumerate(starts))
+    )
     made = planned(night, "{hours: 1}")
     assert made.launches_left in (2, 3)  # half an hour of ten minutes each, less a moment
 

@@ -23,11 +23,11 @@ from tests.evening import (
 from tests.nightly import study as unrehearsed
 from tests.samples import rung
 from tuner import verbs
+from tuner.budget import BudgetClock
 from tuner.launches import launch_spec
 from tuner.progress import LiveProgress, PlainProgress, progress
 from tuner.records import Records
 from tuner.schedule import Job
-from tuner.study import BudgetClock
 from tuner.trial import TrialNote, TrialOrder
 from tuner.validation import load_study
 

@@ -1,17 +1,24 @@
 """The loop of a night over simulated launches: order, budget, resume, failures, interruption."""
 
+import dataclasses
+import json
 import random
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.nightly import Heard, SimulatedExecutor, completed, study
 from tests.samples import record
+from tuner.definitions import SpaceDefinition
 from tuner.errors import HostError
 from tuner.executor import Event
 from tuner.failures import Failure
 from tuner.records import Records
 from tuner.search import Searcher
+from tuner.space import Space
 from tuner.study import StudyRun
+from tuner.trial import TrialOrder
 
 FAULT = Failure(
     kind="compile_fail", cause="graph break", action="never", advice="Leave it off.",
@@ -35,6 +42,20 @@ class InterruptedExecutor(SimulatedExecutor):
 
     def poll(self, timeout_s: float) -> list[Event]:
         raise KeyboardInterrupt
+
+
+class BusyExecutor(SimulatedExecutor):
+    """Has no slot for two of three requests."""
+
+    def __init__(self, outcome: Any) -> None:
+        super().__init__(outcome)
+        self.refused: list[TrialOrder] = []
+
+    def submit(self, function: Any, payload: Any, *, gpus: int, folder: Path) -> int | None:
+        self.refused.append(payload)
+        if len(self.refused) % 3:
+            return None
+        return super().submit(function, payload, gpus=gpus, folder=folder)
 
 
 def gain_of(order):
@@ -158,13 +179,122 @@ def test_a_failure_that_blames_the_host_is_judged_by_a_launch_of_the_baseline(tm
 
 
 def test_a_lost_trial_is_recorded_as_interrupted_and_launched_again(tmp_path):
-    with pytest.raises(HostError, match="was lost: node died"):
+    lost: list[int] = []
+
+    def outcome(order):
+        if order.hypothesis and not lost:
+            lost.append(order.number)
+            return "worker died"
+        return completed(order, 1.0)
+
+    _, heard, _ = night(tmp_path, outcome, {"trials": 12})
+    assert [r.number for r in Records(tmp_path) if r.outcome == "interrupted"] == lost
+    assert [h for _, _, h in heard.jobs].count("graphs") == 2
+    assert sum(r.outcome != "interrupted" for r in Records(tmp_path)) == 12
+
+
+def test_two_losses_in_a_row_stop_the_run_and_the_next_goes_on(tmp_path):
+    with pytest.raises(HostError, match="was lost, as the one before: node died"):
         night(tmp_path, lambda order: "node died" if order.hypothesis else completed(order, 1.0),
               {"trials": 12})  # fmt: skip
-    assert [r.outcome for r in Records(tmp_path)] == ["completed"] * 3 + ["interrupted"]
+    assert [r.outcome for r in Records(tmp_path)][3:] == ["interrupted", "interrupted"]
     _, heard, _ = night(tmp_path, noisy(), {"trials": 12})
-    assert next(h for _, _, h in heard.jobs) == "graphs"
-    assert sum(r.outcome != "interrupted" for r in Records(tmp_path)) == 12
+    assert heard.jobs[0][2] == "graphs"
+
+
+def test_a_launch_larger_than_the_host_is_a_failure_that_is_not_launched(tmp_path):
+    loaded = study(tmp_path, {"trials": 12}, hardware={"gpus": 4})
+    space = Space(
+        SpaceDefinition.model_validate_json(
+            json.dumps(
+                {
+                    "parameters": {
+                        "tensor-parallel-size": {
+                            "type": "choice",
+                            "choices": [1, 2, 4, 8],
+                            "default": 1,
+                        }
+                    }
+                }
+            )
+        )
+    )
+    wide = dataclasses.replace(loaded, space=space, baseline=space.configuration({}))
+    executor = SimulatedExecutor(lambda order: completed_plain(order))
+    searcher = Searcher(space, sampler="RandomSampler", seed=1, journal=None, name="n")
+    StudyRun(wide, Records(tmp_path), executor, searcher, Heard()).run()
+    assert max(order.gpus for order in executor.orders) <= 4
+    refused = [r for r in Records(tmp_path) if r.outcome == "failed"]
+    assert [r.values["tensor-parallel-size"] for r in refused] == [8]
+    assert refused[0].failure is not None
+    assert refused[0].failure.cause == "needs 8 GPUs, and hardware.gpus says 4"
+
+
+def completed_plain(order):
+    return record(order.number, order.kind, key=order.key, values=order.values)
+
+
+def test_a_repetition_is_not_taken_for_a_twin_of_itself(tmp_path):
+    fault = FAULT.model_copy(update={"kind": "kernel_fault", "action": "once"})
+    seen: list[int] = []
+
+    def outcome(order):
+        if order.hypothesis == "slow" and not seen:
+            seen.append(order.number)
+            return completed(order, 1.0, outcome="failed", failure=fault, effective_key="slow")
+        if order.hypothesis == "slow":
+            assert "slow" not in order.known
+        return completed(order, 1.0)
+
+    _, heard, _ = night(tmp_path, outcome, {"trials": 12})
+    assert [h for _, _, h in heard.jobs].count("slow") == 2
+
+
+def test_a_failed_confirmation_by_the_hosts_fault_is_repeated_as_a_confirmation(tmp_path):
+    port = FAULT.model_copy(update={"kind": "port_conflict", "action": "once"})
+    failed: list[int] = []
+
+    def outcome(order):
+        if order.kind == "confirm" and not failed:
+            failed.append(order.number)
+            return completed(order, 1.0, outcome="failed", failure=port)
+        if order.kind == "confirm":
+            assert order.known == {}
+        return completed(order, gain_of(order), effective_key=order.key)
+
+    _, heard, _ = night(tmp_path, outcome, {"trials": 24})
+    assert failed
+    confirmed = [r for r in heard.records if r.kind == "confirm"]
+    assert all(r.outcome == "completed" for r in confirmed[1:])
+
+
+def test_what_the_host_broke_is_tried_again_once_the_baseline_serves(tmp_path):
+    disk = FAULT.model_copy(update={"kind": "disk_full", "action": "stop-study"})
+    full = [True]
+
+    def outcome(order):
+        if full[0] and (order.hypothesis or order.number > 2):
+            return completed(order, 1.0, outcome="failed", failure=disk).model_copy(
+                update={"rungs": []}
+            )
+        return completed(order, 1.0)
+
+    stop, _, _ = night(tmp_path, outcome, {"trials": 14})
+    assert stop.failed is not None
+    full[0] = False
+    _, heard, _ = night(tmp_path, outcome, {"trials": 14})
+    launched = [h for _, _, h in heard.jobs]
+    assert "graphs" in launched
+    assert "more-graphs" in launched
+
+
+def test_a_proposal_that_finds_no_slot_waits_for_one(tmp_path):
+    loaded = study(tmp_path, {"trials": 10})
+    executor = BusyExecutor(lambda order: completed(order, 1.0))
+    searcher = Searcher(loaded.space, sampler="TPESampler", seed=1, journal=None, name="n")
+    stop = StudyRun(loaded, Records(tmp_path), executor, searcher, Heard()).run()
+    assert stop.reason == "the budget is used up"
+    assert len({order.key for order in executor.refused}) <= len(executor.refused) / 2
 
 
 def test_ctrl_c_cancels_what_is_in_flight_and_records_it(tmp_path):
@@ -195,8 +325,14 @@ def test_a_small_space_ends_before_its_budget_and_says_so(tmp_path):
 def test_hours_are_counted_over_all_runs(tmp_path):
     records = Records(tmp_path)
     for number in range(3):
-        records.append(record(number, key=study(tmp_path, {"trials": 1}).baseline.key,
-                              duration_s=1199.0))  # fmt: skip
+        records.append(
+            record(
+                number,
+                key=study(tmp_path, {"trials": 1}).baseline.key,
+                started_at=f"2026-01-01T0{number}:00:00+00:00",
+                duration_s=1199.0,
+            )
+        )
     stop, heard, _ = night(tmp_path, noisy(), {"hours": 1.0})
     assert stop.reason == "the budget is used up"
     assert heard.jobs == []

@@ -18,7 +18,7 @@ from tuner.trial import TrialNote, TrialOrder, effective_key, run_trial
 
 OBJECTIVE = Objective.model_validate_json(
     '{"ladder": [{"concurrency": 1}, {"concurrency": 8}], "input_tokens": 16,'
-    ' "output_tokens": 32, "warmup_s": 3, "window_s": 15}'
+    ' "output_tokens": 32, "warmup_s": 5, "window_s": 40}'
 )
 SURFACE: dict[str, Any] = {
     "time_scale": 50,
@@ -82,9 +82,9 @@ def test_a_healthy_launch_climbs_the_ladder_and_is_read_back(trial):
     assert record.outcome == "completed"
     assert record.rehearsal
     assert [rung.concurrency for rung in record.rungs] == [1, 8]
-    assert record.rungs[0].output_tok_s == pytest.approx(40, rel=0.1)
-    assert record.rungs[1].output_tok_s == pytest.approx(160, rel=0.1)
-    assert record.rungs[1].tok_s_per_gpu == pytest.approx(80, rel=0.1)
+    assert record.rungs[0].output_tok_s == pytest.approx(40, rel=0.15)
+    assert record.rungs[1].output_tok_s == pytest.approx(160, rel=0.15)
+    assert record.rungs[1].tok_s_per_gpu == pytest.approx(80, rel=0.15)
     assert record.effective
     assert record.effective_key
     assert record.ready_s is not None
@@ -177,7 +177,7 @@ def test_a_hopeless_trial_stops_after_a_rung_only_where_it_may(trial):
     doomed = {"reference": {1: 4000.0, 8: 160.0}, "noise": {1: 0.01, 8: 0.01}}
     record = trial.run(prune=True, **doomed)
     assert record.outcome == "pruned"
-    assert "0.01x at 1" in record.pruned_because
+    assert "x at 1 of the baseline" in record.pruned_because
     assert len(record.rungs) == 1
     assert trial.run(prune=False, **doomed).outcome == "completed"
 

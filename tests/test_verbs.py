@@ -163,9 +163,9 @@ def test_a_baseline_that_fails_by_the_host_s_fault_is_an_error_of_the_host(night
 
 
 def test_a_lost_launch_ends_the_run_and_is_recorded(night, run):
-    with pytest.raises(HostError, match="was lost: the host is gone"):
+    with pytest.raises(HostError, match="was lost, as the one before: the host is gone"):
         run(lambda order: "the host is gone")
-    assert [r.outcome for r in Records(night)] == ["interrupted"]
+    assert [r.outcome for r in Records(night)] == ["interrupted", "interrupted"]
 
 
 def test_nothing_feasible_is_said(night, run):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from tuner.budget import BudgetClock
 from tuner.frozen import Frozen
 from tuner.launches import expected_launch_s, ladder_s, launch_command
 from tuner.records import TrialRecord
@@ -16,7 +17,6 @@ from tuner.schedule import (
     ordered,
 )
 from tuner.space import Configuration
-from tuner.study import BudgetClock
 from tuner.validation import LoadedStudy
 from tuner.views import rehearsal
 

@@ -12,6 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from tuner.budget import BudgetClock
 from tuner.console import label, plain, said_changes, terminal
 from tuner.decision import reference
 from tuner.definitions import Value
@@ -20,7 +21,6 @@ from tuner.measurement import RungMeasurement
 from tuner.records import Records, TrialRecord
 from tuner.schedule import Job
 from tuner.score import score, throughput
-from tuner.study import BudgetClock
 from tuner.trial import TrialNote, TrialOrder
 from tuner.validation import LoadedStudy
 from tuner.views import changes, outcome_words, rehearsal

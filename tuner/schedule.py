@@ -29,6 +29,14 @@ SETTLE_LAUNCHES = 2
 Phase = Literal["calibrate", "hypotheses", "search", "settle", "confirm", "tighten"]
 
 
+_PHASES: dict[TrialKind, Phase] = {
+    "baseline": "calibrate",
+    "hypothesis": "hypotheses",
+    "search": "search",
+    "confirm": "confirm",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One launch to make; without a configuration the search is asked for one."""
@@ -78,6 +86,24 @@ class Situation:
         return self.launches_left + launches_made(self.records) + len(self.pending)
 
 
+def standing_records(records: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """The records that say something of their configuration: not what a person or the host cut
+    short, nor a failure after which the baseline did not serve either."""
+    standing = []
+    for place, record in enumerate(records):
+        blames_host = record.failure is not None and record.failure.action == "stop-study"
+        if record.outcome != "interrupted" and not (
+            blames_host and record.kind != "baseline" and _baseline_failed_next(records[place:])
+        ):
+            standing.append(record)
+    return standing
+
+
+def _baseline_failed_next(records: Sequence[TrialRecord]) -> bool:
+    canary = next((r for r in records if r.kind == "baseline"), None)
+    return canary is None or canary.outcome != "completed"
+
+
 def launches_made(records: Sequence[TrialRecord]) -> int:
     """Launches that count against a budget of trials: all but those that were interrupted."""
     return sum(record.outcome != "interrupted" for record in records)
@@ -97,6 +123,7 @@ def next_job(now: Situation) -> Job | Wait | Stop:
         _hypotheses,
         _sentinel,
         _search,
+        _settle,
         _confirm,
         _tighten,
         _spare,
@@ -132,14 +159,15 @@ def _canary(now: Situation) -> Job | Wait | None:
 
 def _repeat(now: Situation) -> Job | None:
     """A launch that failed by no fault of its configuration is made once more, visibly."""
-    for record in now.records:
+    standing = standing_records(now.records)
+    for record in standing:
         if record.failure is None or record.failure.action != "once":
             continue
-        same = [other for other in now.records if _same_job(record, other)]
+        same = [other for other in standing if _same_job(record, other)]
         pending = any(_key(job) == record.key and job.kind == record.kind for job in now.pending)
         if len(same) == 1 and not pending and record.kind != "baseline":
             return Job(
-                phase="search" if record.kind == "search" else "hypotheses",
+                phase=_PHASES[record.kind],
                 kind=record.kind,
                 configuration=now.space.configuration(record.values),
                 hypothesis=record.hypothesis,
@@ -148,8 +176,6 @@ def _repeat(now: Situation) -> Job | None:
 
 
 def _same_job(a: TrialRecord, b: TrialRecord) -> bool:
-    if b.outcome == "interrupted":
-        return False
     return (a.key, a.kind, a.hypothesis) == (b.key, b.kind, b.hypothesis)
 
 
@@ -190,6 +216,7 @@ def ordered(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
 def moot(hypothesis: Hypothesis, space: Space, records: Sequence[TrialRecord]) -> str | None:
     """The parent whose failure makes this hypothesis pointless, if there is one."""
     by_id = {h.id: h for h in space.hypotheses}
+    records = standing_records(records)
     blocked = {r.hypothesis for r in records if r.outcome == "failed" and not r.rungs}
     served = {r.hypothesis for r in records if r.rungs}
     for parent in hypothesis.depends_on:
@@ -202,7 +229,7 @@ def moot(hypothesis: Hypothesis, space: Space, records: Sequence[TrialRecord]) -
 
 
 def _hypotheses(now: Situation) -> Job | Wait | None:
-    tried = {r.hypothesis for r in now.records if r.outcome != "interrupted"}
+    tried = {r.hypothesis for r in standing_records(now.records)}
     in_flight = {job.hypothesis for job in now.pending}
     for hypothesis in ordered(now.space.hypotheses):
         if hypothesis.id in tried | in_flight or moot(hypothesis, now.space, now.records):

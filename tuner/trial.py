@@ -6,6 +6,7 @@ Runs in a process of its own on the host that has the GPUs.
 import gzip
 import hashlib
 import json
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,9 +15,10 @@ from pathlib import Path
 
 from tuner import engines
 from tuner.definitions import Objective, Rung, Value
-from tuner.engines.base import Engine, EngineFacts, LaunchCommand, LaunchSpec
-from tuner.errors import HttpError
+from tuner.engines.base import Engine, EngineFacts, LaunchSpec
+from tuner.errors import EngineError, HostError, HttpError
 from tuner.executor import Note, Slot
+from tuner.failure_blame import changed
 from tuner.failures import Failure, Phase, classify, gave_up, verdict
 from tuner.frozen import Frozen
 from tuner.http import Http
@@ -29,6 +31,8 @@ from tuner.server import Server
 from tuner.watch import Watch
 
 HOST = "127.0.0.1"
+
+logger = logging.getLogger(__name__)
 
 
 class TrialOrder(Frozen):
@@ -82,23 +86,44 @@ class _Course:
     facts: EngineFacts = field(default_factory=EngineFacts)
     phase_s: dict[str, float] = field(default_factory=dict)
     serving: bool = False
+    rehearsal: bool = False
+    command: str = ""
+    started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    begun: float = field(default_factory=time.perf_counter)
 
 
 def run_trial(order: TrialOrder, slot: Slot, folder: Path, note: Note) -> TrialRecord:
-    """Launch, measure and stop; every way to fail is in the record. Raises EngineError, HostError
-    where the launch cannot even be spelt or started."""
-    started_at, begun = datetime.now(UTC), time.perf_counter()
+    """Launch, measure and stop; every way to fail is in the record.
+
+    Raises HostError where the host cannot do it, whatever the configuration.
+    """
+    course = _Course()
+    note(TrialNote(number=order.number, phase="starting"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _launch(order, slot, folder, course, note)
+    except EngineError as error:
+        course.outcome = "failed"
+        course.failure = _refused(order, str(error))
+    except OSError as error:
+        raise HostError(
+            f"{folder}: cannot be written to: {error.strerror}",
+            hint="Make room or give write access, then run again.",
+        ) from error
+    return _record(order, slot, course)
+
+
+def _launch(order: TrialOrder, slot: Slot, folder: Path, course: _Course, note: Note) -> None:
     engine = engines.create(order.launch)
+    course.rehearsal = engine.rehearsal
     command = engine.command(
         host=HOST,
         port=slot.ports[0],
         extra_ports=slot.ports[1:],
         gpus=slot.gpus if slot.real_gpus else (),
     )
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "command.sh").write_text(f"#!/bin/sh\n{command.shell()}\n")
-    course = _Course()
-    note(TrialNote(number=order.number, phase="starting"))
+    course.command = command.shell()
+    (folder / "command.sh").write_text(f"#!/bin/sh\n{command.launched_shell()}\n")
     server = Server.start(
         command,
         folder=folder,
@@ -115,7 +140,6 @@ def run_trial(order: TrialOrder, slot: Slot, folder: Path, note: Note) -> TrialR
     course.phase_s["stop"] = time.perf_counter() - stopping
     if course.outcome == "failed" and course.failure is None:
         course.failure = _understand(order, server.log(), exit_code, course)
-    return _record(order, slot, engine, command, course, started_at, time.perf_counter() - begun)
 
 
 async def _serve(
@@ -130,10 +154,7 @@ async def _serve(
             course.outcome = "failed"
             return
         course.serving = True
-        try:
-            await _read_back(order, engine, server, http, course)
-        except HttpError:  # it generated a moment ago: its log says why it no longer answers
-            course.outcome = "failed"
+        await _read_back(order, engine, server, http, course)
         if course.outcome == "completed":
             begun = time.perf_counter()
             await _climb(order, engine, server, http, watch, course, note)
@@ -145,8 +166,11 @@ async def _read_back(
 ) -> None:
     """What the server really runs with; a twin of an earlier trial is not measured again."""
     log = server.log()
-    course.effective = await engine.effective(http, log)
-    course.facts = await engine.facts(http, log)
+    try:
+        course.effective = await engine.effective(http, log)
+        course.facts = await engine.facts(http, log)
+    except HttpError as error:  # if it is dead the ladder says why; else it just does not tell
+        logger.warning("trial %d: arguments could not be read back: %s", order.number, error)
     if course.effective:
         course.effective_key = effective_key(course.effective, order.launch)
         course.duplicate_of = order.known.get(course.effective_key)
@@ -181,10 +205,8 @@ async def _climb(
         measured = _measured(order, rung, played)
         _keep_requests(server.log_path.parent, rung, played)
         course.quality += output_quality(played.timings)
-        fault = wrong_output(course.quality, order.baseline_quality)
-        if fault:
-            course.failure = _wrong(fault, order)
-        if fault or measured.output_tok_s == 0:
+        course.failure = _faulty(order, course, measured)
+        if course.failure or measured.output_tok_s == 0:
             course.outcome = "failed"
             return
         course.rungs.append(measured)
@@ -283,42 +305,49 @@ def _understand(order: TrialOrder, log: str, exit_code: int | None, course: _Cou
     return gave_up(log, engine=engine, phase=phase, waited_s=waited_s, flags=flags, nearest=nearest)
 
 
+def _faulty(order: TrialOrder, course: _Course, measured: RungMeasurement) -> Failure | None:
+    """What the answers of a server that lives say against it."""
+    fault = wrong_output(course.quality, order.baseline_quality)
+    if fault:
+        return _wrong(fault, order)
+    if measured.output_tok_s == 0 and measured.first_error:
+        return _refused(order, f"every request failed: {measured.first_error}", phase="serving")
+    return None
+
+
+def _refused(order: TrialOrder, cause: str, phase: Phase = "starting") -> Failure:
+    """The launch or all of its requests were refused, in words that need no log."""
+    return verdict(
+        "arg_validation", cause, engine=order.launch.engine.name, phase=phase, action="never"
+    )
+
+
 def _wrong(fault: str, order: TrialOrder) -> Failure:
     """Fast or not: output that is no longer the model's is no result."""
-    asked = {**order.launch.flags, **order.launch.env}
-    changed = [name for name in asked if asked[name] != order.nearest.get(name, asked[name])]
     return verdict(
         "wrong_output",
         fault,
         engine=order.launch.engine.name,
         phase="serving",
-        blame=changed,
+        blame=changed({**order.launch.flags, **order.launch.env}, order.nearest),
         action="never",
         advice="Do not serve with these flags, however fast: compare answers by hand and report it "
         "to the engine.",
     )
 
 
-def _record(
-    order: TrialOrder,
-    slot: Slot,
-    engine: Engine,
-    command: LaunchCommand,
-    course: _Course,
-    started_at: datetime,
-    duration_s: float,
-) -> TrialRecord:
+def _record(order: TrialOrder, slot: Slot, course: _Course) -> TrialRecord:
     return TrialRecord(
         number=order.number,
         kind=order.kind,
         hypothesis=order.hypothesis,
         key=order.key,
         values=order.values,
-        started_at=started_at.isoformat(timespec="seconds"),
-        duration_s=round(duration_s, 3),
+        started_at=course.started_at.isoformat(timespec="seconds"),
+        duration_s=round(time.perf_counter() - course.begun, 3),
         ready_s=round(course.phase_s["start"], 3) if course.serving else None,
         phase_s={name: round(seconds, 3) for name, seconds in course.phase_s.items()},
-        command=command.shell(),
+        command=course.command,
         outcome=course.outcome,
         rungs=course.rungs,
         quality=course.quality,
@@ -330,5 +359,5 @@ def _record(
         facts=course.facts,
         host=slot.host,
         gpus=list(slot.gpus),
-        rehearsal=engine.rehearsal,
+        rehearsal=course.rehearsal,
     )

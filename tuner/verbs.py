@@ -71,8 +71,28 @@ def check(path: Path) -> Check:
         continuous=any(study.space.values_of(name) is None for name in study.space.parameters),
         hypotheses=len(study.space.hypotheses),
         ladder=[rung.concurrency for rung in study.objective.ladder],
-        not_ready=engines.preflight(launch_spec(study, study.baseline)),
+        not_ready=_not_ready(study),
     )
+
+
+def _not_ready(study: LoadedStudy) -> list[str]:
+    """What would keep launches from starting here: of each build, and of what is too large."""
+    launch = launch_spec(study, study.baseline)
+    builds = [None, *study.definition.engine.builds]
+    faults = [
+        f for name in builds for f in engines.preflight(launch.model_copy(update={"build": name}))
+    ]
+    stated = [
+        study.baseline,
+        *(study.space.hypothesis_configuration(h, study.baseline) for h in study.space.hypotheses),
+    ]
+    declared = study.definition.hardware.gpus
+    for configuration in stated:
+        needed = engines.create(launch_spec(study, configuration)).gpus_needed()
+        if needed > declared:
+            what = views.changes(configuration.as_dict(), study) or "the baseline"
+            faults.append(f"{what} needs {needed} GPUs, and hardware.gpus says {declared}")
+    return list(dict.fromkeys(faults))
 
 
 def plan(path: Path) -> Plan:
@@ -126,7 +146,7 @@ def run(path: Path, progress: Progress) -> StudyView:
     study = load_study(path)
     with locked(study.folder):
         records = Records(study.folder)
-        missing = engines.preflight(launch_spec(study, study.baseline))
+        missing = _not_ready(study)
         if missing:
             raise EngineError("\n".join(missing), hint="Nothing was started.")
         return _run(study, records, progress)

@@ -1,0 +1,60 @@
+"""How much of a night is left."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from tests.nightly import study
+from tests.samples import record
+from tuner.budget import BudgetClock, running_s
+
+
+def at(number, clock, duration_s=100.0, **changes):
+    return record(number, started_at=f"2026-01-01T{clock}+00:00", duration_s=duration_s, **changes)
+
+
+def clock_of(tmp_path, budget, records=(), now=None):
+    loaded = study(tmp_path, budget)
+    return BudgetClock.of(loaded, list(records), now or datetime.now())
+
+
+@pytest.mark.parametrize(
+    ("spans", "seconds"),
+    [
+        ([], 0),
+        ([("00:00:00", 100)], 100),
+        ([("00:00:00", 100), ("00:10:00", 50)], 150),
+        ([("00:00:00", 100), ("00:00:30", 100)], 130),
+        ([("00:00:30", 10), ("00:00:00", 100)], 100),
+    ],
+)
+def test_launches_side_by_side_count_once(spans, seconds):
+    assert running_s([at(n, *span) for n, span in enumerate(spans)]) == seconds
+
+
+def test_trials_are_launches_that_nobody_cut_short(tmp_path):
+    records = [at(0, "00:00:00"), at(1, "00:05:00", outcome="interrupted")]
+    assert clock_of(tmp_path, {"trials": 5}, records).launches_left(records, pending=1) == 3
+
+
+def test_hours_are_divided_by_what_a_launch_takes(tmp_path):
+    records = [at(0, "00:00:00", 900.0), at(1, "01:00:00", 900.0)]
+    clock = clock_of(tmp_path, {"hours": 1.0}, records)
+    assert clock.launches_left(records, pending=0) == 1
+    assert clock.launches_left(records, pending=1) == 0
+
+
+def test_a_deadline_is_the_next_time_that_the_clock_shows_it(tmp_path):
+    evening = datetime(2026, 1, 1, 22, 0)
+    clock = clock_of(tmp_path, {"deadline": "07:30"}, now=evening)
+    assert clock.deadline == datetime(2026, 1, 2, 7, 30)
+    clock = clock_of(tmp_path, {"deadline": "22:30"}, now=evening)
+    assert clock.deadline == evening + timedelta(minutes=30)
+
+
+def test_the_tightest_limit_counts(tmp_path):
+    records = [at(0, "00:00:00", 360.0)]
+    clock = clock_of(tmp_path, {"trials": 50, "hours": 1.0}, records)
+    assert clock.launches_left(records, pending=0) == 8
+    clock = clock_of(tmp_path, {"trials": 3, "hours": 1.0}, records)
+    assert clock.launches_left(records, pending=0) == 2
