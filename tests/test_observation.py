@@ -40,7 +40,7 @@ def test_a_completed_launch_has_a_score_and_ratios():
     assert seen.result.score == pytest.approx(2.0)
     assert seen.result.rungs == pytest.approx({1: 2.0, 16: 2.0})
     assert seen.result.breaches == 0
-    assert seen.started_at == datetime(2026, 1, 1, tzinfo=UTC)
+    assert seen.started_at == datetime(2026, 1, 1, 0, 7, tzinfo=UTC)
     assert seen.duration_s == 10.0
 
 
