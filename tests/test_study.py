@@ -11,7 +11,8 @@ import pytest
 from tests.nightly import Heard, SimulatedExecutor, completed, study
 from tests.samples import record
 from tuner.definitions import SpaceDefinition
-from tuner.errors import HostError
+from tuner.engines.base import EngineFacts
+from tuner.errors import HostError, StudyChanged
 from tuner.executor import Event
 from tuner.failures import Failure
 from tuner.records import Records
@@ -295,6 +296,16 @@ def test_a_proposal_that_finds_no_slot_waits_for_one(tmp_path):
     stop = StudyRun(loaded, Records(tmp_path), executor, searcher, Heard()).run()
     assert stop.reason == "the budget is used up"
     assert len({order.key for order in executor.refused}) <= len(executor.refused) / 2
+
+
+def test_another_version_of_the_engine_ends_the_run_and_is_not_recorded(tmp_path):
+    def outcome(order):
+        version = "1.0" if order.number < 4 else "2.0"
+        return completed(order, 1.0, facts=EngineFacts(version=version))
+
+    with pytest.raises(StudyChanged, match=r"1\.0.*2\.0"):
+        night(tmp_path, outcome, {"trials": 12})
+    assert {r.facts.version for r in Records(tmp_path)} == {"1.0"}
 
 
 def test_ctrl_c_cancels_what_is_in_flight_and_records_it(tmp_path):

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from tuner.budget import BudgetClock
 from tuner.decision import reference
+from tuner.environment import refuse_other_version
 from tuner.errors import HostError, StudyError
 from tuner.executor import Executor, JobDone, JobLost, JobNote
 from tuner.failures import Failure, verdict
@@ -177,7 +178,11 @@ class StudyRun:
             )
 
     def _keep(self, record: TrialRecord) -> None:
-        """The record first, then everything that can be rebuilt from it."""
+        """The record first, then everything that can be rebuilt from it.
+
+        Raises StudyChanged, recording nothing, where another version of the engine answered.
+        """
+        refuse_other_version(self.study.folder, [*self.records, record], self.study.space)
         self.records.append(record)
         self.clock.launch_s = expected_launch_s(self.study, list(self.records))
         seen = self._observation(record)
