@@ -184,7 +184,7 @@ def test_one_trial_in_full(told, night):
         "REHEARSAL",
         "trial 5 (search): completed",
         "changes: chunked-prefill-size=8192",
-        "took: 10.0 s (start 2.0, load 7.0, stop 0.5) from 2026-01-01T00:00:00+00:00",
+        "took: 10.0 s (start 2.0, load 7.0, stop 0.5) from 2026-01-01T",
         "command: serve\nlog: night/trials/0005/server.log",
     ):
         assert words in text, words
