@@ -4,12 +4,14 @@ import re
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from pydantic import BaseModel
 
 from tests.conftest import ROOT
 from tuner import cli, environment, errors
-from tuner.definitions import StudyDefinition
+from tuner.definitions import Objective, SpaceDefinition, StudyDefinition
 from tuner.validation import load
 
 README = (ROOT / "README.md").read_text()
@@ -122,3 +124,39 @@ def test_the_version_of_python_is_the_one_that_is_required():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert f"Python {project['requires-python'].removeprefix('>=')} or newer" in README
     assert project["scripts"]["tuner"] == "tuner.cli:main"
+
+
+DOCUMENTED = (
+    (StudyDefinition, 1),
+    (SpaceDefinition, 2),
+    (Objective, 3),
+)
+
+
+@pytest.mark.parametrize(("model", "block"), DOCUMENTED)
+def test_each_file_that_the_readme_spells_out_is_right(model, block, tmp_path):
+    path = tmp_path / "file.yaml"
+    path.write_text(blocks("yaml")[block])
+    load(path, model)
+
+
+@pytest.mark.parametrize(("model", "block"), DOCUMENTED)
+def test_the_readme_names_every_key(model, block):
+    said = set(re.findall(r"[A-Za-z_]\w*(?=\*?:)", blocks("yaml")[block]))
+    assert keys(model) <= said, keys(model) - said
+
+
+def keys(model: type[BaseModel]) -> set[str]:
+    """The keys of a model and of all models inside it."""
+    found: set[str] = set()
+    for name, field in model.model_fields.items():
+        found.add(field.alias or name)
+        for inner in models_in(field.annotation):
+            found |= keys(inner)
+    return found
+
+
+def models_in(annotation: object) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in models_in(part)]
