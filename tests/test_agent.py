@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,8 +32,13 @@ def own_run_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def real_gpus(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     """Two GPUs, of which only the memory can be seen."""
     used = {"GPU-a": 0.5, "GPU-b": 0.5}
+
+    def used_memory_gb(uuids: tuple[str, ...]) -> tuple[dict[str, float], dict[str, str]]:
+        lost = {each: "NVML says: GPU is lost" for each in uuids if each not in used}
+        return {each: used[each] for each in uuids if each in used}, lost
+
     monkeypatch.setattr(gpus, "find_gpus", lambda: REAL)
-    monkeypatch.setattr(gpus, "used_memory_gb", lambda uuids: tuple(used[each] for each in uuids))
+    monkeypatch.setattr(gpus, "used_memory_gb", used_memory_gb)
     return used
 
 
@@ -47,6 +53,13 @@ def orphan() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
+async def owner_of(declared: int, *, use_gpus: bool = False, **options: Any) -> Agent:
+    """An agent that has taken this host over."""
+    owner = Agent(declared=declared, use_gpus=use_gpus, **options)
+    await owner.describe(Path("/"))
+    return owner
+
+
 def test_declared_gpus_are_numbers(tmp_path: Path) -> None:
     info, sees = asyncio.run(Agent(declared=3, use_gpus=False).describe(tmp_path))
     assert (info.gpus, info.real_gpus, info.gpu_model) == (("0", "1", "2"), False, None)
@@ -59,7 +72,7 @@ def test_real_gpus_are_uuids_and_as_many_as_declared(real_gpus: dict[str, float]
     info, _ = asyncio.run(Agent(declared=1, use_gpus=True).describe(Path("/")))
     assert (info.gpus, info.real_gpus, info.gpu_model) == (("GPU-a",), True, "NVIDIA H200")
     with pytest.raises(HostError, match="has 2 GPUs, the study says 8"):
-        Agent(declared=8, use_gpus=True)
+        asyncio.run(owner_of(8, use_gpus=True))
 
 
 def test_gpus_are_declared_where_the_study_uses_none(real_gpus: dict[str, float]) -> None:
@@ -69,7 +82,7 @@ def test_gpus_are_declared_where_the_study_uses_none(real_gpus: dict[str, float]
 
 def test_a_port_block_is_locked_checked_and_not_used_twice_running() -> None:
     async def reserve() -> None:
-        one, two = Agent(declared=2, use_gpus=False), Agent(declared=2, use_gpus=False)
+        one, two = await owner_of(2), await owner_of(2)
         two._next_block = one._next_block
         first = await one.reserve("a", 1)
         other = await two.reserve("a", 1)
@@ -94,11 +107,11 @@ def test_what_a_job_left_is_ended_before_its_slot_is_free(
     orphan: subprocess.Popen[bytes],
 ) -> None:
     async def settle() -> None:
-        owner = Agent(declared=1, use_gpus=False)
+        owner = await owner_of(1)
         assert await owner.reserve("job-1", 1)
         assert await owner.reserve("job-2", 1) is None
         settled = await owner.settle("job-1", kill=False, collect=False)
-        assert (settled.survivors, settled.healthy, settled.reason) == (0, 1, "")
+        assert (settled.survivors, settled.quarantined) == (0, {})
         assert processes.read(orphan.pid) is None
         assert await owner.reserve("job-2", 1)
 
@@ -107,7 +120,7 @@ def test_what_a_job_left_is_ended_before_its_slot_is_free(
 
 def test_a_job_can_be_settled_twice_at_once(orphan: subprocess.Popen[bytes]) -> None:
     async def settle() -> None:
-        owner = Agent(declared=1, use_gpus=False)
+        owner = await owner_of(1)
         assert await owner.reserve("job-1", 1)
         both = [owner.settle("job-1", kill=True, collect=False) for _ in range(2)]
         assert [settled.survivors for settled in await asyncio.gather(*both)] == [0, 0]
@@ -122,18 +135,67 @@ def test_gpus_whose_memory_does_not_come_back_are_put_in_quarantine(
     monkeypatch.setattr(agent, "_DRAIN_LIMIT_S", 0.1)
 
     async def settle() -> None:
-        owner = Agent(declared=2, use_gpus=True)
+        owner = await owner_of(2, use_gpus=True)
         assert await owner.reserve("job-1", 1)
         real_gpus["GPU-a"] = 40.5
         settled = await owner.settle("job-1", kill=False, collect=False)
-        assert settled.healthy == 1
-        assert settled.reason == "GPU-a still holds 40.0 GB"
+        assert settled.quarantined == {"GPU-a": "40.0 GB are still in use on it"}
         slot = await owner.reserve("job-2", 1)
         assert slot
         assert slot.gpus == ("GPU-b",)
         assert await owner.reserve("job-3", 1) is None
 
     asyncio.run(settle())
+
+
+def test_a_gpu_that_fell_off_the_bus_is_put_in_quarantine_and_the_others_are_not(
+    real_gpus: dict[str, float],
+) -> None:
+    async def settle() -> None:
+        owner = await owner_of(2, use_gpus=True)
+        assert await owner.reserve("job-1", 2)
+        del real_gpus["GPU-b"]
+        settled = await owner.settle("job-1", kill=False, collect=False)
+        assert settled.quarantined == {"GPU-b": "NVML says: GPU is lost"}
+        assert await owner.reserve("job-2", 2) is None
+        assert await owner.reserve("job-3", 1)
+
+    asyncio.run(settle())
+
+
+def test_quarantine_outlives_the_agent(real_gpus: dict[str, float]) -> None:
+    async def reserve() -> None:
+        owner = await owner_of(2, use_gpus=True, quarantined={"GPU-a": "40.0 GB are in use"})
+        slot = await owner.reserve("job-1", 1)
+        assert slot
+        assert slot.gpus == ("GPU-b",)
+        settled = await owner.settle("job-1", kill=False, collect=False)
+        assert settled.quarantined == {"GPU-a": "40.0 GB are in use"}
+
+    asyncio.run(reserve())
+
+
+def test_ports_are_found_where_every_port_is_ephemeral(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent, "_ephemeral_range", lambda: (1024, 65535))
+
+    async def reserve() -> None:
+        slot = await (await owner_of(1)).reserve("job-1", 1)
+        assert slot
+        assert len(slot.ports) == slots.PORTS_A_SLOT
+
+    asyncio.run(reserve())
+
+
+def test_a_folder_that_cannot_be_written_is_a_host_error_and_takes_no_gpu() -> None:
+    async def reserve() -> None:
+        owner = await owner_of(1)
+        (owner._root / "ports").touch()
+        with pytest.raises(HostError, match=f"{owner._root} on .*: File exists"):
+            await owner.reserve("job-1", 1)
+        (owner._root / "ports").unlink()
+        assert await owner.reserve("job-2", 1)
+
+    asyncio.run(reserve())
 
 
 def test_a_process_that_went_on_to_another_job_is_not_killed(
@@ -143,7 +205,7 @@ def test_a_process_that_went_on_to_another_job_is_not_killed(
     assert found
 
     async def settle() -> None:
-        owner = Agent(declared=2, use_gpus=False)
+        owner = await owner_of(2)
         for job in ("old", "new"):
             await owner.reserve(job, 1)
             await owner.enrol(job, found.pid, found.started)
@@ -157,7 +219,7 @@ def test_a_process_that_went_on_to_another_job_is_not_killed(
 
 def test_taking_waits_for_a_note_and_not_longer() -> None:
     async def talk() -> None:
-        owner = Agent(declared=1, use_gpus=False)
+        owner = await owner_of(1)
         await owner.reserve("job-1", 1)
         assert await owner.take(0.01) == []
         taking = asyncio.create_task(owner.take(600.0))
@@ -172,7 +234,7 @@ def test_taking_waits_for_a_note_and_not_longer() -> None:
 
 def test_a_jobs_folder_comes_back_when_it_is_asked_for() -> None:
     async def settle() -> None:
-        owner = Agent(declared=1, use_gpus=False)
+        owner = await owner_of(1)
         await owner.reserve("job-1", 1)
         (await owner.folder("job-1") / "server.log").write_text("ready")
         assert (await owner.settle("job-1", kill=False, collect=True)).archive

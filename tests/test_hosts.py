@@ -12,14 +12,18 @@ import pytest
 
 from tests import victims
 from tests.victims import ROOT, runaway, until
-from tuner import hosts, processes
+from tuner import hosts, processes, ray_session, roster
 from tuner.agent import Settled
 from tuner.errors import EngineError, HostError
 from tuner.executor import Event, Executor, JobDone, JobLost, JobNote, Note, Slot
 from tuner.hosts import Cluster
 from tuner.job import JOB_VARIABLE
-from tuner.ray_session import HostLost, fetch
+from tuner.ray_session import HostLost, JobBug, fetch
 from tuner.server import Server
+
+SLOT = Slot(
+    host="here", gpus=("1",), real_gpus=False, server_cores=(0,), client_cores=(0,), ports=()
+)
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +66,13 @@ def marked(prefix: str) -> list[int]:
         if any(entry.startswith(mark) for entry in environment.split(b"\0")):
             found.append(pid)
     return found
+
+
+def agent_pid() -> int:
+    """The agent's process; another tuner's on this machine is not ours to kill."""
+    ours = processes.descendants([os.getpid()], processes.table())
+    (agent,) = [pid for pid in ours if processes.command_line(pid).startswith("ray::Agent")]
+    return agent
 
 
 def look_around(payload: Any, slot: Slot, folder: Path, note: Note) -> Any:
@@ -149,11 +160,12 @@ def test_jobs_at_once_share_nothing_and_wait_for_room(cluster: Cluster, tmp_path
 
 def test_a_job_is_not_done_before_its_last_note_is_heard(cluster: Cluster, tmp_path: Path) -> None:
     done = JobDone(job=99, result=None)
-    settled = Settled(survivors=0, notes=1, healthy=2)
+    settled = Settled(survivors=0, notes=1, quarantined={})
     job = hosts._Job(
         number=99,
         mark="job-99",
-        host=cluster._hosts[0],
+        host=cluster._roster.hosts[0],
+        slot=SLOT,
         folder=tmp_path,
         task=None,
         outcome=done,
@@ -163,6 +175,40 @@ def test_a_job_is_not_done_before_its_last_note_is_heard(cluster: Cluster, tmp_p
     assert cluster._ended(job) == []
     job.early[0] = pickle.dumps("late")
     assert list(job.said()) == [JobNote(job=99, note="late")]
+    assert cluster._ended(job) == [done]
+
+
+def test_a_result_is_delivered_where_its_servers_were_not_seen_to_end(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> Any:
+        raise JobBug("Traceback\nKeyError: 'GPU-a'")
+
+    host = cluster._roster.hosts[0]
+    done = JobDone(job=99, result="the record")
+    job = hosts._Job(99, "job-99", host, SLOT, tmp_path, None, outcome=done, settling="ref")
+    cluster._jobs[99] = job
+    with monkeypatch.context() as patch:
+        patch.setattr(hosts, "fetch", fails)
+        cluster._advance(job, ["ref"])
+    assert cluster._ended(job) == [done]
+    with pytest.raises(HostError) as error:
+        cluster.submit(look_around, "", gpus=2, folder=tmp_path)
+    host.quarantined = {}
+    assert error.value.message == (
+        "2 GPUs are asked for, the largest host has 1 "
+        "(1 is in quarantine: its servers were not seen to end: KeyError: 'GPU-a')"
+    )
+
+
+def test_files_that_cannot_be_unpacked_do_not_take_the_result_with_them(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    host = cluster._roster.hosts[0]
+    done = JobDone(job=99, result="the record")
+    job = hosts._Job(99, "job-99", host, SLOT, tmp_path, None, outcome=done)
+    cluster._jobs[99] = job
+    cluster._settled(job, Settled(survivors=0, notes=0, archive=b"no archive"))
     assert cluster._ended(job) == [done]
 
 
@@ -177,6 +223,7 @@ def test_a_bug_comes_with_its_traceback(cluster: Cluster, tmp_path: Path) -> Non
     assert lost.reason == "ZeroDivisionError: nothing to divide by"
     assert lost.bug is not None
     assert "in has_bug" in lost.bug
+    assert not lost.again
     assert "\x1b" not in lost.bug
 
 
@@ -186,6 +233,7 @@ def test_an_error_of_the_tuners_own_is_a_reason_and_no_bug(
     (lost,) = finish(cluster, cluster.submit(refuses, None, gpus=1, folder=tmp_path))
     assert isinstance(lost, JobLost)
     assert (lost.reason, lost.bug) == ("no such engine\n  install it", None)
+    assert not lost.again
 
 
 def test_a_job_whose_process_dies_is_lost_and_nothing_is_printed(
@@ -194,7 +242,7 @@ def test_a_job_whose_process_dies_is_lost_and_nothing_is_printed(
     job = cluster.submit(dies, None, gpus=2, folder=tmp_path)
     (lost,) = finish(cluster, job)
     assert isinstance(lost, JobLost)
-    assert (lost.reason, lost.bug) == (f"job {job}: its process died", None)
+    assert (lost.reason, lost.bug, lost.again) == (f"job {job}: its process died", None, True)
     assert capfd.readouterr().out == ""
 
 
@@ -206,7 +254,7 @@ def test_a_cancelled_jobs_servers_are_gone_when_the_event_comes(
     assert job is not None
     cluster.cancel(job)
     cluster.cancel(job)
-    assert finish(cluster, job) == [JobLost(job=job, reason="cancelled")]
+    assert finish(cluster, job) == [JobLost(job=job, reason="cancelled", again=False)]
     assert marked(mark) == []
 
 
@@ -225,7 +273,7 @@ def test_a_frozen_job_can_be_cancelled(cluster: Cluster, tmp_path: Path) -> None
     os.kill(worker, signal.SIGSTOP)
     assert job is not None
     cluster.cancel(job)
-    assert finish(cluster, job) == [JobLost(job=job, reason="cancelled")]
+    assert finish(cluster, job) == [JobLost(job=job, reason="cancelled", again=False)]
     assert marked(mark) == []
     assert processes.read(worker) is None
 
@@ -243,12 +291,12 @@ def test_a_server_that_a_job_forgets_is_gone_when_the_job_is_done(
 def test_files_come_back_from_a_host_that_does_not_see_ours(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    cluster._hosts[0].local = False
+    cluster._roster.hosts[0].local = False
     try:
         job = cluster.submit(look_around, "far", gpus=1, folder=tmp_path / "here")
         done = finish(cluster, job)[-1]
     finally:
-        cluster._hosts[0].local = True
+        cluster._roster.hosts[0].local = True
     assert isinstance(done, JobDone)
     assert (tmp_path / "here" / "file.txt").read_text() == "far"
 
@@ -258,11 +306,11 @@ def test_a_killed_agent_loses_its_jobs_and_another_takes_its_place(
 ) -> None:
     job = cluster.submit(serves, "", gpus=2, folder=tmp_path)
     mark, _ = first_note(cluster)
-    (agent,) = [pid for pid in processes.table() if processes.command_line(pid) == "ray::Agent"]
-    os.kill(agent, signal.SIGKILL)
+    os.kill(agent_pid(), signal.SIGKILL)
     (lost,) = finish(cluster, job)
     assert isinstance(lost, JobLost)
     assert "is lost" in lost.reason
+    assert lost.again
     assert marked(mark) == []
     again = cluster.submit(look_around, "", gpus=2, folder=tmp_path)
     assert isinstance(finish(cluster, again)[-1], JobDone)
@@ -279,8 +327,53 @@ def test_ray_is_started_afresh_where_it_was_killed(cluster: Cluster, tmp_path: P
     assert isinstance(finish(cluster, again)[-1], JobDone)
 
 
+def test_what_had_ended_keeps_its_result_when_ray_dies_and_does_not_start_again(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses_to_start(address: str | None) -> ray_session.Session:
+        raise HostError("no room")
+
+    job = cluster.submit(serves, "forgets", gpus=2, folder=tmp_path)
+    first_note(cluster)
+    assert job is not None
+    until(lambda: cluster._wait(0.1) == [] and cluster._jobs[job].outcome, "it has ended")
+    for daemon in cluster._session.daemons:
+        os.kill(daemon.pid, signal.SIGKILL)
+    with monkeypatch.context() as patch:
+        patch.setattr(ray_session, "start", refuses_to_start)
+        assert finish(cluster, job) == [JobDone(job=job, result="done")]
+        with pytest.raises(HostError, match="no room"):
+            cluster.poll(1.0)
+    again = cluster.submit(look_around, "", gpus=2, folder=tmp_path)
+    assert isinstance(finish(cluster, again)[-1], JobDone)
+
+
+def test_a_host_that_is_away_is_waited_for_and_found_again(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = cluster.submit(serves, "", gpus=2, folder=tmp_path)
+    first_note(cluster)
+    with monkeypatch.context() as patch:
+        patch.setattr(roster, "_REVIVE_S", 0.0)
+        os.kill(agent_pid(), signal.SIGKILL)
+        (lost,) = finish(cluster, job)
+    assert isinstance(lost, JobLost)
+    assert lost.again
+    assert cluster.hosts == ()
+    assert cluster.submit(look_around, "", gpus=2, folder=tmp_path) is None
+    with monkeypatch.context() as patch:
+        patch.setattr(roster, "_AWAY_LIMIT_S", 0.0)
+        with pytest.raises(HostError, match=r"every host is lost: .*: no answer within 0 s"):
+            cluster.submit(look_around, "", gpus=2, folder=tmp_path)
+        with pytest.raises(HostError, match=r"every host is lost: .*: no answer within 0 s"):
+            cluster.poll(0.1)
+    until(lambda: cluster.poll(0.5) == [] and cluster.hosts, "the host is back")
+    again = cluster.submit(look_around, "", gpus=2, folder=tmp_path)
+    assert isinstance(finish(cluster, again)[-1], JobDone)
+
+
 def test_no_answer_in_time_is_a_lost_host(cluster: Cluster) -> None:
-    late = cluster._hosts[0].agent.take.remote(5.0)
+    late = cluster._roster.hosts[0].agent.take.remote(5.0)
     with pytest.raises(HostLost, match="the news: no answer within 0 s"):
         fetch(late, 0.01, "the news")
 

@@ -36,5 +36,10 @@ def test_folders_of_dead_sessions_are_removed_and_others_kept(tmp_path: Path) ->
     assert [folder.exists() for folder in (dead, ours, other)] == [False, True, True]
 
 
+def test_what_ray_says_comes_in_one_line_without_colours() -> None:
+    error = RuntimeError("\x1b[36mThe actor died\x1b[39m because\nof an error")
+    assert ray_session._first_line(error) == "The actor died because"
+
+
 def test_a_bug_says_in_its_last_line_what_was_raised() -> None:
     assert ray_session.JobBug("Traceback\n  File\nValueError: no\n").last_line == "ValueError: no"

@@ -47,9 +47,8 @@ def test_giving_back_what_was_never_taken_is_harmless() -> None:
 def test_gpus_in_quarantine_are_handed_out_no_more() -> None:
     host = table(0, 0)
     host.take("a", 1)
-    host.quarantine("a", "still holds 40 GB")
+    host.quarantine({"0": "still holds 40 GB"})
     host.give_back("a")
-    assert host.healthy == 1
     assert ids(host.take("b", 1)) == "1"
     assert host.take("c", 1) is None
 
@@ -101,11 +100,14 @@ def test_with_fewer_cores_than_gpus_neighbours_share_a_core() -> None:
     assert shares == ((0,), (0,), (1,), (1,))
 
 
-def test_ports_lie_outside_the_ephemeral_range_and_no_two_blocks_overlap() -> None:
+def test_blocks_do_not_overlap_and_those_outside_the_ephemeral_range_come_first() -> None:
     blocks = list(slots.port_blocks((32768, 60999), start=5))
     ports = [port for block in blocks for port in block]
     assert len(ports) == len(set(ports))
-    assert all(1024 < port < 32768 or 60999 < port < 65536 for port in ports)
+    assert all(1024 < port < 65536 for port in ports)
+    outside = [all(not 32768 <= port <= 60999 for port in block) for block in blocks]
+    assert outside == sorted(outside, reverse=True)
+    assert outside.count(True) > 1000
     assert {len(block) for block in blocks} == {slots.PORTS_A_SLOT}
 
 
@@ -115,10 +117,25 @@ def test_the_next_number_begins_with_the_next_block() -> None:
     assert next(slots.port_blocks((32768, 60999), start=0)) == first
 
 
-def test_a_host_without_room_outside_the_ephemeral_range_has_no_blocks() -> None:
-    assert list(slots.port_blocks((1024, 65535), start=3)) == []
+@pytest.mark.parametrize("ephemeral", [(1024, 65535), (1, 65535), (20000, 65535)])
+def test_a_host_without_room_outside_the_ephemeral_range_has_blocks_inside(
+    ephemeral: tuple[int, int],
+) -> None:
+    blocks = list(slots.port_blocks(ephemeral, start=3))
+    assert len(blocks) > 2000
+    assert len(set(blocks)) == len(blocks)
+    assert min(blocks)[0] == 20000
+    assert max(blocks)[-1] < 65535
 
 
-def test_core_lists_of_the_kernel_are_read() -> None:
-    assert slots.parse_cores("0-2,8,10-11\n") == (0, 1, 2, 8, 10, 11)
-    assert slots.parse_cores("\n") == ()
+@pytest.mark.parametrize("ephemeral", [(32768, 60999), (1024, 65535), (1024, 15000)])
+def test_reserved_ports_are_in_no_block(ephemeral: tuple[int, int]) -> None:
+    free = set(slots.port_blocks(ephemeral, start=7))
+    left = set(slots.port_blocks(ephemeral, start=7, reserved=(20003, 20040)))
+    assert {block[0] for block in free - left} == {20000, 20032}
+    assert left < free
+
+
+def test_lists_of_the_kernel_are_read() -> None:
+    assert slots.parse_list("0-2,8,10-11\n") == (0, 1, 2, 8, 10, 11)
+    assert slots.parse_list("\n") == ()

@@ -10,8 +10,9 @@ import random
 import signal
 import socket
 import time
+from collections.abc import Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tuner import gpus, processes, slots
@@ -31,14 +32,12 @@ _TICK_S = 0.05
 class Settled:
     """A job's end: what could not be killed, how many notes it sent, its files if asked for.
 
-    `healthy` is the number of GPUs that the host can still hand out; `reason` says why it
-    became fewer.
+    `quarantined` is every GPU that the host no longer hands out, and why.
     """
 
     survivors: int
     notes: int
-    healthy: int
-    reason: str = ""
+    quarantined: dict[str, str] = field(default_factory=dict)
     archive: bytes | None = None
 
 
@@ -51,32 +50,41 @@ class _Job:
 
 
 class Agent:
-    """Owns one host for as long as one run of the tuner lasts."""
+    """Owns one host for as long as one run of the tuner lasts, from when it is asked for it."""
 
-    def __init__(self, *, declared: int, use_gpus: bool) -> None:
-        self._root = default_run_root()
-        sweep(self._root)
+    def __init__(
+        self, *, declared: int, use_gpus: bool, quarantined: Mapping[str, str] | None = None
+    ) -> None:
+        """`quarantined` are GPUs that an agent before this one no longer handed out."""
+        self._declared = declared
+        self._use_gpus = use_gpus
+        self._table = slots.SlotTable((), quarantined=dict(quarantined or {}))
         self._jobs: dict[str, _Job] = {}
         self._notes: list[tuple[str, int, bytes]] = []
         self._noted = asyncio.Event()
         self._next_block = random.randrange(1 << 16)  # noqa: S311  (spreads, protects nothing)
-        found = gpus.find_gpus() if use_gpus else ()
-        self._info = _describe(found, declared)
-        server_cores, self._client_cores = slots.split_cores(sorted(os.sched_getaffinity(0)))
-        nodes = [gpu.numa for gpu in found[:declared]] if found else [None] * declared
-        shares = slots.share_cores(nodes, _cores_of_nodes(), server_cores)
-        self._table = slots.SlotTable(
-            tuple(
-                slots.Gpu(id=name, numa=node, cores=cores)
-                for name, node, cores in zip(self._info.gpus, nodes, shares, strict=True)
-            )
-        )
-        self._idle_gb = dict(
-            zip(self._info.gpus, gpus.used_memory_gb(self._real_gpus()), strict=False)
-        )
 
     async def describe(self, probe: Path) -> tuple[HostInfo, bool]:
-        """The host, and whether it sees the caller's files."""
+        """Take the host over; says what it is, and whether it sees the caller's files.
+
+        Raises HostError where it has fewer GPUs than the study says, or one does not answer.
+        """
+        # Not when the agent is made: what is raised there comes wrapped in words of Ray's.
+        self._root = default_run_root()
+        sweep(self._root)
+        found = gpus.find_gpus() if self._use_gpus else ()
+        self._info = _describe(found, self._declared)
+        server_cores, self._client_cores = slots.split_cores(sorted(os.sched_getaffinity(0)))
+        nodes = [gpu.numa for gpu in found[: self._declared]] or [None] * self._declared
+        shares = slots.share_cores(nodes, _cores_of_nodes(), server_cores)
+        self._table.gpus = tuple(
+            slots.Gpu(id=name, numa=node, cores=cores)
+            for name, node, cores in zip(self._info.gpus, nodes, shares, strict=True)
+        )
+        real = self._info.gpus if self._info.real_gpus else ()
+        self._idle_gb, unreadable = gpus.used_memory_gb(real)
+        for name, why in unreadable.items():
+            raise HostError(f"{name} of {self._info.name}: {why}")
         return self._info, probe.exists()
 
     async def reserve(self, job: str, count: int) -> Slot | None:
@@ -86,6 +94,9 @@ class Agent:
             return None
         try:
             lock, ports = self._take_ports()
+        except OSError as error:
+            self._table.give_back(job)
+            raise HostError(f"{self._root} on {self._info.name}: {error.strerror}") from error
         except HostError:
             self._table.give_back(job)
             raise
@@ -129,26 +140,25 @@ class Agent:
     async def settle(self, job: str, *, kill: bool, collect: bool) -> Settled:
         """Wait until nothing that the job started is left, then free its slot.
 
-        With `kill` the job's own process is ended first. GPUs that a process still holds, or
-        whose memory does not come back, are put in quarantine.
+        With `kill` the job's own process is ended first. GPUs that a process still holds, whose
+        memory does not come back or cannot be read, are put in quarantine.
         """
         held = self._jobs.get(job)
         if kill and held and held.worker and not self._works_on(held):
             _kill_worker(*held.worker)
         survivors = await asyncio.to_thread(end_servers, job)
-        reason = f"{survivors} processes survived SIGKILL" if survivors else ""
-        if held and held.slot.real_gpus and not survivors:
-            reason = await asyncio.to_thread(self._undrained, held.slot.gpus)
-        if reason:
-            self._table.quarantine(job, reason)
+        used = held.slot.gpus if held else ()
+        if survivors:
+            self._table.quarantine(dict.fromkeys(used, f"{survivors} processes survived SIGKILL"))
+        elif held and held.slot.real_gpus:
+            self._table.quarantine(await asyncio.to_thread(self._undrained, used))
         self._table.give_back(job)
         if held and self._jobs.pop(job, None):  # not if it was settled twice at once
             os.close(held.lock)
         return Settled(
             survivors=survivors,
             notes=held.notes if held else 0,
-            healthy=self._table.healthy,
-            reason=reason,
+            quarantined=dict(self._table.quarantined),
             archive=await asyncio.to_thread(pack, self._root / "jobs" / job) if collect else None,
         )
 
@@ -158,29 +168,26 @@ class Agent:
             other is not held and other.worker == held.worker for other in self._jobs.values()
         )
 
-    def _real_gpus(self) -> tuple[str, ...]:
-        return self._info.gpus if self._info.real_gpus else ()
-
-    def _undrained(self, used: tuple[str, ...]) -> str:
-        """Wait for the memory of the GPUs to come back; says which did not."""
+    def _undrained(self, used: tuple[str, ...]) -> dict[str, str]:
+        """Wait for the memory of the GPUs to come back; says which did not, and how much."""
         end = time.monotonic() + _DRAIN_LIMIT_S
         while True:
+            now_gb, unreadable = gpus.used_memory_gb(used)
+            more_gb = {name: gb - self._idle_gb[name] for name, gb in now_gb.items()}
             held = {
-                name: now_gb - self._idle_gb[name]
-                for name, now_gb in zip(used, gpus.used_memory_gb(used), strict=True)
-                if now_gb - self._idle_gb[name] > _DRAINED_GB
+                name: f"{gb:.1f} GB are still in use on it"
+                for name, gb in more_gb.items()
+                if gb > _DRAINED_GB
             }
-            if not held:
-                return ""
-            if time.monotonic() > end:
-                return ", ".join(f"{name} still holds {gb:.1f} GB" for name, gb in held.items())
+            if not held or time.monotonic() > end:
+                return unreadable | held
             time.sleep(_TICK_S)
 
     def _take_ports(self) -> tuple[int, tuple[int, ...]]:
         """A block of free ports that no other tuner on this host has, and the lock on it."""
         folder = self._root / "ports"
         folder.mkdir(exist_ok=True)
-        for ports in slots.port_blocks(_ephemeral_range(), self._next_block):
+        for ports in slots.port_blocks(_ephemeral_range(), self._next_block, _reserved_ports()):
             self._next_block += 1
             lock = os.open(folder / str(ports[0]), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
             try:
@@ -191,7 +198,11 @@ class Agent:
             if all(map(_port_free, ports)):
                 return lock, ports
             os.close(lock)
-        raise HostError("no block of free ports outside the ephemeral range")
+        raise HostError(
+            f"no {slots.PORTS_A_SLOT} free ports in a row on {self._info.name}",
+            hint="look with `ss -ltn` for what listens on so many, and at "
+            "net.ipv4.ip_local_reserved_ports",
+        )
 
 
 def _describe(found: tuple[gpus.FoundGpu, ...], declared: int) -> HostInfo:
@@ -223,7 +234,7 @@ def _field(path: str, name: str) -> str | None:
 def _cores_of_nodes() -> dict[int, tuple[int, ...]]:
     folder = Path("/sys/devices/system/node")
     return {
-        int(path.name.removeprefix("node")): slots.parse_cores((path / "cpulist").read_text())
+        int(path.name.removeprefix("node")): slots.parse_list((path / "cpulist").read_text())
         for path in folder.glob("node[0-9]*")
     }
 
@@ -231,6 +242,11 @@ def _cores_of_nodes() -> dict[int, tuple[int, ...]]:
 def _ephemeral_range() -> tuple[int, int]:
     low, high = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
     return int(low), int(high)
+
+
+def _reserved_ports() -> frozenset[int]:
+    path = Path("/proc/sys/net/ipv4/ip_local_reserved_ports")
+    return frozenset(slots.parse_list(path.read_text()))
 
 
 def _port_free(port: int) -> bool:

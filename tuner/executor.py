@@ -58,12 +58,14 @@ class JobDone:
 class JobLost:
     """A job ended without a result: cancelled, its worker or its host died, or it has a bug.
 
-    `bug` holds the traceback where the job's own code raised.
+    `bug` holds the traceback where the job's own code raised. `again` is True where its process
+    or its host was lost, so that the same job may well succeed.
     """
 
     job: int
     reason: str
     bug: str | None = None
+    again: bool = True
 
 
 Event = JobNote | JobDone | JobLost
@@ -84,8 +86,10 @@ class Executor(Protocol):
     def submit(self, function: Function, payload: Any, *, gpus: int, folder: Path) -> int | None:
         """Start a job and return its number, or None while no slot of that size is free.
 
-        `folder` is where the job leaves its files; from another host they are brought back.
-        Raises HostError where no host has that many GPUs.
+        None means that a later call may succeed: every host with that many GPUs is busy, or a
+        host was lost and may come back. `folder` is where the job leaves its files; from another
+        host they are brought back. Raises HostError where no host has that many GPUs, those in
+        quarantine left out, and says why they are.
         """
         ...
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pynvml
 
+from tuner.errors import HostError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundGpu:
@@ -18,8 +20,11 @@ class FoundGpu:
 
 
 def find_gpus() -> tuple[FoundGpu, ...]:
-    """All GPUs in PCI order; none where there is no driver."""
-    with _nvml() as available:
+    """All GPUs in PCI order; none where there is no driver.
+
+    Raises HostError where there is a driver and a GPU does not answer it.
+    """
+    with _nvml() as available, _translated():
         if not available:
             return ()
         handles = [
@@ -36,15 +41,25 @@ def find_gpus() -> tuple[FoundGpu, ...]:
         )
 
 
-def used_memory_gb(uuids: tuple[str, ...]) -> tuple[float, ...]:
-    """Memory in use on each GPU, by whomever."""
+def used_memory_gb(uuids: tuple[str, ...]) -> tuple[dict[str, float], dict[str, str]]:
+    """Memory in use on each GPU, by whomever, and why the others cannot be read."""
+    used: dict[str, float] = {}
+    unreadable: dict[str, str] = {}
     with _nvml() as available:
         if not available:
-            return ()
-        return tuple(
-            pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByUUID(uuid)).used / 1e9
-            for uuid in uuids
-        )
+            return {}, dict.fromkeys(uuids, "the driver is gone")
+        for uuid in uuids:
+            try:
+                used[uuid] = _used_gb(uuid)
+            except HostError as error:
+                unreadable[uuid] = error.message
+    return used, unreadable
+
+
+def _used_gb(uuid: str) -> float:
+    with _translated():
+        handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+        return float(pynvml.nvmlDeviceGetMemoryInfo(handle).used / 1e9)
 
 
 @contextmanager
@@ -57,7 +72,19 @@ def _nvml() -> Iterator[bool]:
     try:
         yield True
     finally:
-        pynvml.nvmlShutdown()
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """The one place where NVML's errors become the tuner's."""
+    try:
+        yield
+    except pynvml.NVMLError as error:
+        raise HostError(
+            f"NVML says: {error}", hint="nvidia-smi and the kernel's log on that host say more"
+        ) from error
 
 
 def _bus(handle: object) -> str:

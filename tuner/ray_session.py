@@ -63,6 +63,11 @@ class JobBug(Exception):
         return str(self).strip().splitlines()[-1]
 
 
+def in_short(error: TunerError | JobBug) -> str:
+    """What went wrong, in one line."""
+    return error.last_line if isinstance(error, JobBug) else error.message
+
+
 def fetch(ref: Any, timeout_s: float, what: str) -> Any:
     """The value of a Ray reference, or the values of several.
 
@@ -76,7 +81,7 @@ def fetch(ref: Any, timeout_s: float, what: str) -> Any:
     except RayTaskError as error:
         if isinstance(error.cause, TunerError):
             raise error.cause from error
-        raise JobBug(_COLOUR.sub("", str(error))) from error
+        raise JobBug(_plain(error)) from error
     except WorkerCrashedError as error:
         raise HostLost(f"{what}: its process died") from error
     except RayError as error:
@@ -212,4 +217,8 @@ def _environment() -> Iterator[None]:
 
 
 def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return next(iter(_plain(error).strip().splitlines()), type(error).__name__)
+
+
+def _plain(error: BaseException) -> str:
+    return _COLOUR.sub("", str(error))

@@ -1,6 +1,6 @@
 """Which GPUs, cores and ports a job may have of its host. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 PORTS_A_SLOT = 16
@@ -28,11 +28,6 @@ class SlotTable:
     taken: dict[str, tuple[Gpu, ...]] = field(default_factory=dict)
     quarantined: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def healthy(self) -> int:
-        """How many GPUs are not in quarantine, free or not."""
-        return len(self.gpus) - len(self.quarantined)
-
     def take(self, job: str, count: int) -> tuple[Gpu, ...] | None:
         """GPUs for a job, on as few NUMA nodes as possible; None while too few are free.
 
@@ -56,9 +51,9 @@ class SlotTable:
         """Free what the job had, except what is in quarantine."""
         self.taken.pop(job, None)
 
-    def quarantine(self, job: str, reason: str) -> None:
-        """Hand out the job's GPUs no more."""
-        self.quarantined.update({gpu.id: reason for gpu in self.taken.get(job, ())})
+    def quarantine(self, reasons: Mapping[str, str]) -> None:
+        """Hand out these GPUs no more; each comes with the reason."""
+        self.quarantined.update(reasons)
 
 
 def split_cores(cores: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -92,28 +87,34 @@ def share_cores(
     return tuple(shares)
 
 
-def port_blocks(ephemeral: tuple[int, int], start: int) -> Iterator[tuple[int, ...]]:
-    """Every block of ports outside the ephemeral range once, beginning with number `start`.
+def port_blocks(
+    ephemeral: tuple[int, int], start: int, reserved: Collection[int] = ()
+) -> Iterator[tuple[int, ...]]:
+    """Every block of ports without a reserved one once, beginning with number `start`.
 
-    A port of the ephemeral range could be given to any outgoing connection at any moment.
+    A port of the ephemeral range could be given to any outgoing connection at any moment: such
+    blocks come last.
     """
-    low, high = ephemeral
-    ranges = [range(_LOWEST_PORT, min(low, _HIGHEST_PORT)), range(high + 1, _HIGHEST_PORT)]
-    firsts = [
-        first
-        for ports in ranges
-        for first in ports[::PORTS_A_SLOT]
-        if first + PORTS_A_SLOT <= ports.stop
-    ]
-    for index in range(len(firsts)):
-        first = firsts[(start + index) % len(firsts)]
-        yield tuple(range(first, first + PORTS_A_SLOT))
+    first, stop = (
+        max(_LOWEST_PORT, min(port, _HIGHEST_PORT)) for port in (ephemeral[0], ephemeral[1] + 1)
+    )
+    outside = [*_blocks(_LOWEST_PORT, first), *_blocks(stop, _HIGHEST_PORT)]
+    for blocks in (outside, _blocks(first, stop)):
+        for index in range(len(blocks)):
+            ports = blocks[(start + index) % len(blocks)]
+            if not any(port in reserved for port in ports):
+                yield tuple(ports)
 
 
-def parse_cores(text: str) -> tuple[int, ...]:
-    """The cores of a kernel list such as `0-3,8`."""
-    cores: list[int] = []
+def _blocks(first: int, stop: int) -> list[range]:
+    last = stop - PORTS_A_SLOT
+    return [range(port, port + PORTS_A_SLOT) for port in range(first, last + 1, PORTS_A_SLOT)]
+
+
+def parse_list(text: str) -> tuple[int, ...]:
+    """The numbers of a kernel list of cores or ports such as `0-3,8`."""
+    numbers: list[int] = []
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")
-        cores.extend(range(int(first), int(last or first) + 1))
-    return tuple(cores)
+        numbers.extend(range(int(first), int(last or first) + 1))
+    return tuple(numbers)
