@@ -13,7 +13,7 @@ from tests.samples import record
 from tuner.definitions import SpaceDefinition
 from tuner.engines.base import EngineFacts
 from tuner.errors import HostError, StudyChanged
-from tuner.executor import Event
+from tuner.executor import Event, JobLost
 from tuner.failures import Failure
 from tuner.records import Records
 from tuner.search import Searcher
@@ -201,6 +201,22 @@ def test_two_losses_in_a_row_stop_the_run_and_the_next_goes_on(tmp_path):
     assert [r.outcome for r in Records(tmp_path)][3:] == ["interrupted", "interrupted"]
     _, heard, _ = night(tmp_path, noisy(), {"trials": 12})
     assert heard.jobs[0][2] == "graphs"
+
+
+def test_a_loss_that_would_come_again_stops_the_run_at_once(tmp_path):
+    class Full(SimulatedExecutor):
+        def poll(self, timeout_s: float) -> list[Event]:
+            return [
+                dataclasses.replace(event, again=False) if isinstance(event, JobLost) else event
+                for event in super().poll(timeout_s)
+            ]
+
+    loaded = study(tmp_path, {"trials": 12})
+    searcher = Searcher(loaded.space, sampler="TPESampler", seed=1, journal=None, name="n")
+    run = StudyRun(loaded, Records(tmp_path), Full(lambda order: "disk full"), searcher, Heard())
+    with pytest.raises(HostError, match=r"was lost: disk full"):
+        run.run()
+    assert len(Records(tmp_path)) == 1
 
 
 def test_a_launch_larger_than_the_host_is_a_failure_that_is_not_launched(tmp_path):

@@ -171,11 +171,13 @@ class StudyRun:
         number = pending.order.number
         if event.bug:
             raise RuntimeError(f"trial {number}: {event.reason}\n{event.bug}")
-        if self._lost_in_a_row > LOSSES_IN_A_ROW:
-            raise HostError(
-                f"trial {number} ({pending.job.kind}) was lost, as the one before: {event.reason}",
-                hint="Everything before it is recorded. Run again: the study continues there.",
-            )
+        if event.again and self._lost_in_a_row <= LOSSES_IN_A_ROW:
+            return
+        again = ", as the one before" if event.again else ""
+        raise HostError(
+            f"trial {number} ({pending.job.kind}) was lost{again}: {event.reason}",
+            hint="Everything before it is recorded. Run again: the study continues there.",
+        )
 
     def _keep(self, record: TrialRecord) -> None:
         """The record first, then everything that can be rebuilt from it.
