@@ -4,10 +4,10 @@ import os
 import signal
 import time
 
-import psutil
 import pytest
 
 from tests.rehearsed import PATIENCE_S, READY, generate, launched, serving
+from tuner import processes
 
 ALWAYS: dict[str, object] = {"when": {}}
 AT_LAUNCH = "Received sigquit from a child process. It usually means the child failed."
@@ -168,15 +168,16 @@ def test_healthy_and_silent_after_some_requests(tmp_path):
 def test_an_orphan_has_lost_its_parent_and_its_session_and_outlives_the_engine(tmp_path):
     with serving(tmp_path, orphans=[ALWAYS]) as engine:
         pid = int(engine.log.split("left behind, pid=")[1].split()[0])
-        orphan = psutil.Process(pid)
+        orphan = processes.read(pid)
+        assert orphan
         try:
-            assert orphan.ppid() != engine.process.pid
+            assert orphan.parent != engine.process.pid
             assert os.getsid(pid) not in (os.getsid(engine.process.pid), engine.process.pid)
             engine.process.kill()
             engine.process.wait()
-            assert orphan.is_running()
+            assert processes.alive(pid, orphan.started)
         finally:
-            orphan.kill()
+            os.kill(pid, signal.SIGKILL)
 
 
 # --- wrong answers
