@@ -131,8 +131,9 @@ def test_the_blamed_change_stands_for_all_that_were_made(told, night):
     study = load_study(night)
     values = {"attention-backend": "fa3", "chunked-prefill-size": 8192}
     keep(night, *(died(study, n, values, blame=["attention-backend"]) for n in range(2)))
-    assert "never again: attention-backend=fa3 (trials 0, 1, blamed of 2 changes) [oom]" in told(
-        "show"
+    assert (
+        "never again: attention-backend=fa3 (trials 0, 1, blamed out of 2 changes) [oom]"
+        in told("show")
     )
 
 

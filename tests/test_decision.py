@@ -307,9 +307,36 @@ def test_rungs_that_the_baseline_never_reached_do_not_count():
     for _ in range(3):
         night.launch("baseline", BASELINE, reaches=[1, 10, 256])
     night.launch("search", "good", 0.08)
-    for _ in range(2):
-        night.launch("confirm", "good", 0.08)
+    night.launch("confirm", "good", 0.08)
+    night.launch("baseline", BASELINE, reaches=[1, 10, 256])
+    night.launch("confirm", "good", 0.08)
     assert concluded(night).winner_key == "good"
+
+
+def test_without_the_baseline_between_them_fresh_launches_crown_nobody():
+    night = Night(1, sd=0.002)
+    for _ in range(4):
+        night.launch("baseline", BASELINE)
+    night.launch("search", "later", 0.08)
+    for _ in range(2):
+        night.launch("confirm", "later", 0.08)
+    found = concluded(night)
+    assert found.winner_key is None
+    assert "no launch of the baseline stands between its fresh ones" in found.sentence
+
+
+def test_nothing_is_said_of_configurations_where_none_was_measured():
+    night = Night(1)
+    for _ in range(3):
+        night.launch("baseline", BASELINE)
+    assert concluded(night).sentence.startswith("No verdict: nothing but the baseline")
+
+
+def test_three_launches_make_no_drift():
+    night = Night(1, sd=0.0001)
+    for gain in (0.0, 0.01, 0.02):
+        night.launch("baseline", BASELINE, gain)
+    assert "changed by" not in concluded(night).sentence
 
 
 def test_failed_launches_of_the_baseline_do_no_harm():

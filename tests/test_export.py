@@ -38,6 +38,7 @@ def test_the_winner_is_exported_with_why(night):
 def test_where_nothing_wins_the_baseline_is_exported_and_says_so(night):
     study = load_study(night)
     keep(night, *(launch(study, n, gain=1 + 0.001 * n) for n in range(3)))
+    keep(night, launch(study, 3, "search", {"chunked-prefill-size": 4096}, gain=0.9))
     made = exported(night)
     assert "--chunked-prefill-size 2048" in made.command
     assert made.trial is None

@@ -58,7 +58,7 @@ def test_a_campaign_is_told_in_the_words_of_those_who_ran_it():
         assert nothing.verdict == "no effect"
         assert nothing.words.startswith("no effect beyond noise: ")
         assert nothing.words.endswith(
-            " over the baseline, inside the band of 3 % that counts as none;"
+            " over the baseline from one launch, inside the band of 3 % that counts as none;"
             " 10 to 20 % was expected"
         )
     assert ep8.verdict == "crashes"
@@ -83,7 +83,7 @@ def test_a_gain_beyond_noise_helps():
     found = row(played, hypothesis("graphs"))
     assert found.verdict == "helps"
     assert found.words.startswith("helps: +1")
-    assert found.words.endswith("over the baseline; 10 to 20 % was expected")
+    assert found.words.endswith("over the baseline from one launch; 10 to 20 % was expected")
     assert found.trials == (5,)
 
 

@@ -121,9 +121,19 @@ def test_finalist_and_baseline_are_launched_in_turn():
     assert choose(records, left=4).kind == "confirm"
 
 
-def test_where_the_budget_is_too_narrow_for_both_the_finalist_is_launched():
-    records = calibrated(launch(0, FAST, "search", 1.2), launch(0, FAST, "confirm", 1.2))
-    assert choose(records, left=1).kind == "confirm"
+def test_a_finalist_that_cannot_be_launched_often_enough_is_not_begun():
+    records = calibrated(launch(0, FAST, "search", 1.2))
+    assert choose(records, left=3, exhausted=True).kind == "confirm"
+    late = choose(records, left=2, exhausted=True)
+    assert not isinstance(late, Job) or late.kind != "confirm"
+
+
+def test_each_finalist_has_baselines_of_its_own_beside_it():
+    first = [launch(0, FAST, "confirm", 1.2), launch(0), launch(0, FAST, "confirm", 1.2), launch(0)]
+    late = [launch(0, SLOW, "confirm", 1.3)]
+    found = [launch(0, SLOW, "search", 1.3), launch(0, FAST, "search", 1.2)]
+    records = calibrated(*found, *first, *late)
+    assert choose(records, left=9, exhausted=True).kind == "baseline"
 
 
 def test_without_a_candidate_there_is_nothing_to_confirm():

@@ -242,7 +242,7 @@ def _never(dead_end: DeadEnd) -> Text:
     said = said_changes(dead_end.suspects or dead_end.changes)
     every = len(dead_end.changes)
     narrowed = 0 < len(dead_end.suspects) < every
-    blamed = f", blamed of {every} changes" if narrowed else ""
+    blamed = f", blamed out of {every} changes" if narrowed else ""
     trials = ", ".join(str(number) for number in dead_end.trials)
     where = f"{'trials' if len(dead_end.trials) > 1 else 'trial'} {trials}"
     text = Text(f"never again: {said} ({where}{blamed}) [{dead_end.kind}]")

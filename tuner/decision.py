@@ -27,6 +27,9 @@ from tuner.effects import (
 from tuner.records import TrialRecord
 from tuner.score import Breach, slo_breaches
 
+MIN_DRIFT_LAUNCHES = 4
+"""A line through three launches fits by chance too well to be spoken of."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseFloor:
@@ -232,8 +235,10 @@ def _finalist(arms: Arms, key: str, confidence: float, baseline_infeasible: bool
     found = compare(arms, records, arms.baseline, confidence=confidence)
     judgement = judge(found, arms.objective.decision) if found else None
     refused = _unfit(records, found, breaches)
-    if not refused and found and judgement != "helps" and not baseline_infeasible:
-        refused = _not_better(found, judgement, arms.objective)
+    if not refused and found and not baseline_infeasible:
+        better = judgement == "helps"
+        refused = "" if better else _not_better(found, judgement, arms.objective)
+        refused = refused or _not_beside(records, arms.baseline)
     return Finalist(
         key=key,
         trials=tuple(record.number for record in records),
@@ -256,6 +261,14 @@ def _unfit(records: Sequence[TrialRecord], found: Effect | None, breaches: Seque
         done = found.launches if found else 0
         return f"{done} of the {FRESH_LAUNCHES} fresh launches that a winner needs"
     return ""
+
+
+def _not_beside(fresh: Sequence[TrialRecord], baseline: Iterable[TrialRecord]) -> str:
+    """Why drift may have made the difference, where nothing of the baseline stands between."""
+    first, last = fresh[0].number, fresh[-1].number
+    if any(first < record.number < last for record in baseline if record.rungs):
+        return ""
+    return "no launch of the baseline stands between its fresh ones: drift would look the same"
 
 
 def _not_better(found: Effect, judgement: Judgement | None, objective: Objective) -> str:
@@ -288,6 +301,8 @@ def _nothing_won(
 ) -> str:
     if not arms.scores(arms.baseline):
         return "Nothing can be concluded: no launch of the baseline measured the whole ladder."
+    if not any(arms.scores(group) for group in arms.candidates().values()):
+        return "No verdict: nothing but the baseline was measured over the whole ladder yet."
     likely = f" A gain of {detectable:.1f} % would likely have been found." if detectable else ""
     if shown:
         best = f"The best of {len(judged)} launched afresh" if len(judged) > 1 else "The finalist"
@@ -305,9 +320,9 @@ def _nothing_won(
 
 
 def _drift_words(slope: Drift | None) -> str:
-    if slope is None or not slope.beyond_noise:
+    if slope is None or slope.launches < MIN_DRIFT_LAUNCHES or not slope.beyond_noise:
         return ""
     return (
-        f" The baseline itself changed by {slope.change_percent:+.1f} % over the night"
+        f" The baseline itself changed by {slope.change_percent:+.1f} % over its launches"
         f" (interval {slope.low_percent:+.1f} to {slope.high_percent:+.1f})."
     )

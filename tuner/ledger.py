@@ -230,7 +230,8 @@ def _measured(
         cause = f"it and {over} were not both measured on the whole ladder"
         return _Finding(verdict="inconclusive", words=f"inconclusive: {cause}", cause=cause)
     verdict = judge(effect, decision)
-    said = f"{_VERDICT_WORDS[verdict]}: {effect} over {over}"
+    times = "one launch" if effect.launches == 1 else f"{effect.launches} launches"
+    said = f"{_VERDICT_WORDS[verdict]}: {effect} over {over} from {times}"
     if verdict == "no effect":
         said += f", inside the band of {decision.equivalence_percent:g} % that counts as none"
     if verdict == "inconclusive":

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from tuner.arms import FRESH_LAUNCHES
 from tuner.decision import finalists
 from tuner.definitions import EFFORT_HOURS, Hypothesis, Objective
 from tuner.ledger import unsettled_hypotheses
@@ -291,8 +292,10 @@ def _owed(now: Situation) -> int:
         return reserve(now.total) + settling
     keys = finalists(now.records, now.objective, now.baseline.key)[: finalist_count(now.total)]
     missing = sum(max(0, rounds - _confirmations(now, key)) for key in keys)
-    between = max(0, rounds - 1 - _baselines_since_first_confirmation(now))
-    return max(missing + between, 2 * rounds - 1) + settling
+    between = max(
+        (rounds - 1 - _baselines_since_first_confirmation(now, key) for key in keys), default=0
+    )
+    return max(missing + max(0, between), 2 * rounds - 1) + settling
 
 
 def _unsettled(now: Situation, launches: int) -> list[TrialRecord]:
@@ -324,26 +327,23 @@ def _settle(now: Situation) -> Job | None:
 def _confirm(now: Situation) -> Job | Wait | None:
     if any(job.kind in ("search", "hypothesis") for job in now.pending):
         return Wait()
-    keys = finalists(now.records, now.objective, now.baseline.key)
-    return _next_round(
-        now, keys[: finalist_count(now.total)], confirm_launches(now.total), "confirm"
-    )
+    return _next_round(now, finalist_count(now.total), confirm_launches(now.total), "confirm")
 
 
-def _next_round(now: Situation, keys: Sequence[str], rounds: int, phase: Phase) -> Job | None:
+def _next_round(now: Situation, finalists_at_most: int, rounds: int, phase: Phase) -> Job | None:
     """Finalists in turn, the baseline between the rounds: interleaved, so that drift is shared.
 
-    Where the budget has no room for both, finalists come first: the baseline has launches already.
+    One that was never launched afresh is not begun where the budget cannot bring it the fresh
+    launches that a winner needs, and the baseline between them.
     """
-    if not keys:
-        return None
+    keys = finalists(now.records, now.objective, now.baseline.key)[:finalists_at_most]
     made = {key: _confirmations(now, key) for key in keys}
-    behind = min(keys, key=lambda key: made[key])
-    if made[behind] >= rounds:
+    room = now.launches_left is None or now.launches_left >= 2 * FRESH_LAUNCHES - 1
+    open_keys = [key for key in keys if made[key] < rounds and (made[key] or room)]
+    if not open_keys:
         return None
-    missing = sum(max(0, rounds - count) for count in made.values())
-    room = now.launches_left is None or now.launches_left > missing
-    if room and made[behind] > _baselines_since_first_confirmation(now):
+    behind = min(open_keys, key=lambda key: made[key])
+    if made[behind] > _baselines_since_first_confirmation(now, behind):
         return _baseline_job(now, phase)
     values = next(r.values for r in now.records if r.key == behind)
     return Job(phase=phase, kind="confirm", configuration=now.space.configuration(values))
@@ -356,8 +356,10 @@ def _confirmations(now: Situation, key: str) -> int:
     return made + sum(job.kind == "confirm" and _key(job) == key for job in now.pending)
 
 
-def _baselines_since_first_confirmation(now: Situation) -> int:
-    first = next((i for i, r in enumerate(now.records) if r.kind == "confirm"), len(now.records))
+def _baselines_since_first_confirmation(now: Situation, key: str) -> int:
+    """Launches of the baseline beside the fresh ones of this configuration."""
+    fresh = (i for i, r in enumerate(now.records) if r.kind == "confirm" and r.key == key)
+    first = next(fresh, len(now.records))
     launched = sum(r.kind == "baseline" and r.outcome != "interrupted" for r in now.records[first:])
     return launched + sum(job.kind == "baseline" for job in now.pending)
 
@@ -369,12 +371,7 @@ def _tighten(now: Situation) -> Job | Wait | None:
     undecided = _unsettled(now, TIGHTEN_LAUNCHES)
     if undecided:
         return _again(now, undecided[0], "tighten")
-    return _next_round(
-        now,
-        finalists(now.records, now.objective, now.baseline.key)[:1],
-        TIGHTEN_LAUNCHES,
-        "tighten",
-    )
+    return _next_round(now, 1, TIGHTEN_LAUNCHES, "tighten")
 
 
 def _spare(now: Situation) -> Job | None:

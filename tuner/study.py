@@ -239,6 +239,7 @@ class _Pending:
             command="",
             outcome=outcome,
             failure=failure,
+            rehearsal=self.order.launch.engine.name == "rehearsal",
         )
 
 

@@ -157,10 +157,10 @@ def _run(study: LoadedStudy, records: Records, progress: Progress) -> StudyView:
 
     searcher = _searcher(study, study.folder / "optuna.journal")
     hardware = study.definition.hardware
-    with progress(study) as listener:
+    with _terminable(), progress(study) as listener:
         listener.preparing(f"finding hosts (Ray {hardware.ray or 'on this machine'})")
         real = not views.rehearsal(study)
-        with Cluster(hardware.gpus, hardware.ray, use_gpus=real) as cluster, _terminable():
+        with Cluster(hardware.gpus, hardware.ray, use_gpus=real) as cluster:
             remember_or_refuse(study.folder, identity(study, cluster.hosts))
             end = StudyRun(study, records, cluster, searcher, listener).run()
     if end.failed is not None and end.failed.failure is not None:
@@ -188,13 +188,17 @@ def _searcher(study: LoadedStudy, journal: Path | None) -> "Searcher":
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM ends a run as Ctrl-C does."""
+    """SIGTERM ends a run as Ctrl-C does; once it is ending, neither is heard again."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
+        for number in numbers:
+            signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

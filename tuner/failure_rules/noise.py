@@ -21,6 +21,11 @@ NOISE: tuple[Noise, ...] = (
         "argparse prints every flag and its choices before the one line that says what is wrong.",
     ),
     _noise(
+        "model not imported",
+        r"Ignore import error when loading ",
+        "Every model's file is imported at each start; those that lack a package are left out.",
+    ),
+    _noise(
         "possible solutions",
         r"^Possible solutions:|^\d\. (?:set --|disable |Open an issue)",
         "The same four flags are named whatever the cause was.",
