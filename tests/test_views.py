@@ -167,14 +167,17 @@ def test_a_rung_that_the_engine_did_not_run_in_full_is_said_to_run_at_what_it_di
     study = load_study(night)
     made = launch(study, 0)
     load = EngineLoad(running_mean=2.0, running_max=2, queued_mean=6.0, queued_max=6, samples=9)
-    full = EngineLoad(running_mean=0.95, running_max=1, queued_mean=0, queued_max=0, samples=9)
+    full = EngineLoad(running_mean=0.73, running_max=1, queued_mean=0, queued_max=0, samples=9)
     one, eight = made.rungs
     rungs = [
         one.model_copy(update={"engine_load": full}),
         eight.model_copy(update={"engine_load": load}),
     ]
+    nearly = load.model_copy(update={"running_mean": 7.4})
+    most = [one, eight.model_copy(update={"engine_load": nearly})]
     keep(night, made.model_copy(update={"rungs": rungs}))
-    assert seen(night).trials[0].ran_at == {8: 2.0}
+    keep(night, launch(study, 1).model_copy(update={"rungs": most}))
+    assert [row.ran_at for row in seen(night).trials] == [{8: 2.0}, {}]
 
 
 def test_arguments_unlike_the_baseline_s_are_named_in_both_directions(night):
