@@ -146,9 +146,9 @@ def test_a_model_without_graphs_is_slower_beyond_noise(view):
     assert verdicts(view)["graphs-off"] == "regresses"
 
 
-def test_a_gain_inside_this_machine_s_noise_is_not_crowned(view, night):
+def test_a_gain_inside_this_machine_s_noise_is_not_crowned(view):
     noise = view.conclusion.noise.score
     assert noise is not None
     assert 10 < noise.sd_percent < 20
     assert verdicts(view)["wider-graphs"] == "inconclusive"
-    assert "--cuda-graph-max-bs-decode 64" in verbs.export(night, None, "shell")
+    assert view.conclusion.sentence.startswith("No configuration beats the baseline beyond noise.")
