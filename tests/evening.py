@@ -92,7 +92,9 @@ def died(
 
 
 def keep(folder: Path, *records: TrialRecord) -> None:
-    """Append the records."""
+    """Append the records, beside what they were measured on."""
+    if not (folder / "environment.json").exists():
+        remember(folder)
     kept = Records(folder)
     for made in records:
         kept.append(made)

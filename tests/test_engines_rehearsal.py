@@ -73,6 +73,12 @@ def test_nothing_stands_in_the_way_of_a_rehearsal_on_any_machine(tmp_path):
     assert engines.preflight(spec(tmp_path)) == []
 
 
+def test_a_flag_that_sglang_does_not_have_stands_in_the_way(tmp_path):
+    faults = engines.preflight(spec(tmp_path, flags={"tp-size": 2, "chunked-prefil-size": 8}))
+    assert len(faults) == 1
+    assert "'--chunked-prefil-size' (did you mean 'chunked-prefill-size'?)" in faults[0]
+
+
 def test_a_surface_that_became_faulty_stands_in_the_way(tmp_path):
     made = engines.create(spec(tmp_path))
     (tmp_path / "surface.yaml").write_text("time_scale: 0\ntable: []\n")

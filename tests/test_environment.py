@@ -125,8 +125,16 @@ def test_a_study_that_was_never_run_has_not_changed(tmp_path):
 
 def test_reading_records_asks_neither_host_nor_engine(night, monkeypatch):
     monkeypatch.setattr(engines, "version", None)
-    edit(night, "study.yaml", "gpus: 1", "gpus: 2")
     assert changed_since(load_study(night)) == ""
+    edit(night, "study.yaml", "gpus: 1", "gpus: 2")
+    assert "hardware.gpus was 1" in changed_since(load_study(night))
+
+
+def test_records_without_what_they_are_of_are_changed_as_far_as_anyone_knows(night):
+    keep(night, launch(load_study(night), 0))
+    assert changed_since(load_study(night)) == ""
+    (night / "environment.json").unlink()
+    assert "environment.json is missing" in changed_since(load_study(night))
 
 
 def test_another_engine_version_is_refused_with_both_versions(night, monkeypatch):

@@ -231,7 +231,7 @@ class StudyDefinition(Frozen):
     """`studies/NAME/study.yaml`."""
 
     engine: EngineDefinition
-    model: str
+    model: str = Field(min_length=1)
     fixed: Fixed = Fixed()
     space: str
     objective: str

@@ -136,9 +136,18 @@ def changed_since(study: LoadedStudy) -> str:
     """
     path = study.folder / FILE
     if not path.exists():
-        return ""
-    now = json.loads(json.dumps(_written(study)))
-    return _said({name: value for name, value in _stored(path).items() if name in now}, now)
+        return f"{FILE} is missing, and nothing else says what the records are of" * _has_records(
+            study.folder
+        )
+    gpus = {"gpus": study.definition.hardware.gpus}
+    now = json.loads(json.dumps({**_written(study), "hardware": gpus}))
+    was = {name: value for name, value in _stored(path).items() if name in now}
+    return _said({**was, "hardware": {"gpus": was.get("hardware", {}).get("gpus")}}, now)
+
+
+def _has_records(folder: Path) -> bool:
+    records = folder / "trials.jsonl"
+    return records.exists() and records.stat().st_size > 0
 
 
 def _said(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
@@ -156,8 +165,7 @@ def _difference(where: str, was: Any, now: Any) -> str:
 
 def _remember(path: Path, now: Mapping[str, Any]) -> None:
     """Whole or not at all: a run that is killed here has measured nothing yet."""
-    records = path.parent / "trials.jsonl"
-    if records.exists() and records.stat().st_size:
+    if _has_records(path.parent):
         raise RecordsError(
             f"{path}: missing, though there are records: nothing says what they were measured on",
             hint=_RESTORE,

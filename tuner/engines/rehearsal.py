@@ -10,7 +10,9 @@ from tuner.engines.base import LaunchSpec
 from tuner.engines.interpreter import in_folder, launch_words
 from tuner.engines.sglang import SGLangEngine
 from tuner.errors import DefinitionError, EngineError
+from tuner.nearest import did_you_mean
 from tuner.sglang_flag_table import VERSION
+from tuner.sglang_flags import FLAGS
 from tuner.surface import Surface
 from tuner.validation import load
 
@@ -48,8 +50,13 @@ class RehearsalEngine(SGLangEngine):
         return f"{VERSION} (rehearsal)"
 
     def package_faults(self) -> list[str]:
-        """None: it comes with the tuner."""
-        return []
+        """Flags that its command line does not know; the rest comes with the tuner."""
+        return [
+            f"unknown flag '--{name}'{did_you_mean(name, FLAGS)}: a rehearsal takes the flags of"
+            f" SGLang {VERSION}"
+            for name in self.spec.flags
+            if name not in FLAGS
+        ]
 
     def model_faults(self) -> list[str]:
         """What is wrong with the surface file, which stands for a model."""
