@@ -323,7 +323,8 @@ def show_front(front: Front) -> None:
     """The front as a picture and as a table."""
     out = terminal()
     if not front.points:
-        out.print(*label(front.rehearsal), "No configuration has completed its ladder yet.")
+        words = "No configuration has completed its ladder yet."
+        out.print(*label(front.rehearsal), words, sep="\n")
         return
     out.print(*label(front.rehearsal), _chart(front), sep="\n")
     table = Table("", "at", front.x, front.y, "trials", "configuration", box=None, show_edge=False)

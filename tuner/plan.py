@@ -94,8 +94,12 @@ def _parts(
     wanted += [
         ("search", "proposals of the sampler", search - sentinels, None),
         ("search", "baseline again: drift", sentinels, None),
-        ("confirm", f"best {finalists} launched afresh, {rounds} times each", fresh, None),
-        ("confirm", "baseline between the rounds", between, None),
+        (
+            "confirm",
+            f"best {finalists} launched afresh, {rounds} times each, the baseline between",
+            fresh + between,
+            None,
+        ),
     ]
     return [part for part in wanted if part[2]]
 
