@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.nightly import Heard, SimulatedExecutor, completed, study
-from tests.samples import record
+from tests.samples import OBJECTIVE, record
+from tuner.decision import conclusion
 from tuner.definitions import SpaceDefinition
 from tuner.engines.base import EngineFacts
 from tuner.errors import HostError, StudyChanged
@@ -347,6 +348,20 @@ def test_a_small_space_ends_before_its_budget_and_says_so(tmp_path):
     stop, heard, _ = night(tmp_path, noisy(), {"trials": 500})
     assert stop.reason == "nothing is left to try or to settle"
     assert len(heard.jobs) < 80
+
+
+def test_more_hours_continue_the_study_and_tighten_its_verdict(tmp_path):
+    night(tmp_path, noisy(), {"trials": 12})
+    before = list(Records(tmp_path))
+    first = conclusion(before, OBJECTIVE, study(tmp_path, {"trials": 1}).baseline.key)
+    _, heard, _ = night(tmp_path, noisy(3), {"hours": 3.0})
+    after = list(Records(tmp_path))
+    last = conclusion(after, OBJECTIVE, study(tmp_path, {"trials": 1}).baseline.key)
+    assert heard.records
+    assert after[: len(before)] == before
+    assert first.detectable_percent is not None
+    assert last.detectable_percent is not None
+    assert last.detectable_percent < first.detectable_percent
 
 
 def test_hours_are_counted_over_all_runs(tmp_path):
