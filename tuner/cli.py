@@ -1,6 +1,7 @@
 """What people type. Each verb loads what it needs when it is called: `tuner --help` is instant."""
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -124,6 +125,7 @@ def main() -> NoReturn:
         error.show()
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # impatience must not change the exit code
         click.echo("interrupted; everything measured is recorded, run again to continue", err=True)
         sys.exit(EXIT_INTERRUPTED)
     except TunerError as error:

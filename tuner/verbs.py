@@ -1,11 +1,11 @@
 """What each verb does; the command line prints what they return or dumps it as JSON."""
 
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from tuner import engines, views
 from tuner.definitions import Value
@@ -157,10 +157,11 @@ def _run(study: LoadedStudy, records: Records, progress: Progress) -> StudyView:
 
     searcher = _searcher(study, study.folder / "optuna.journal")
     hardware = study.definition.hardware
-    with _terminable(), progress(study) as listener:
+    with _Interruption() as interruption, progress(study) as listener:
         listener.preparing(f"finding hosts (Ray {hardware.ray or 'on this machine'})")
         real = not views.rehearsal(study)
         with Cluster(hardware.gpus, hardware.ray, use_gpus=real) as cluster:
+            interruption.listen()
             remember_or_refuse(study.folder, identity(study, cluster.hosts))
             end = StudyRun(study, records, cluster, searcher, listener).run()
     if end.failed is not None and end.failed.failure is not None:
@@ -186,19 +187,41 @@ def _searcher(study: LoadedStudy, journal: Path | None) -> "Searcher":
     )
 
 
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM ends a run as Ctrl-C does; once it is ending, neither is heard again."""
-    numbers = (signal.SIGINT, signal.SIGTERM)
+class _Interruption:
+    """SIGTERM ends a run as Ctrl-C does; once it is ending, neither is heard again.
 
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        for number in numbers:
+    While hosts are found it only waits: Ray does not survive an interruption of its start, and
+    takes SIGTERM for itself.
+    """
+
+    _NUMBERS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self) -> None:
+        self._before = {number: signal.getsignal(number) for number in self._NUMBERS}
+        self._asked = False
+
+    def __enter__(self) -> Self:
+        self._handle(self._wait)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def listen(self) -> None:
+        """Raise KeyboardInterrupt from now on, and at once where it was asked for before."""
+        self._handle(self._raise)
+        if self._asked:
+            self._raise(signal.SIGINT, None)
+
+    def _handle(self, handler: Callable[[int, FrameType | None], None]) -> None:
+        for number in self._NUMBERS:
+            signal.signal(number, handler)
+
+    def _wait(self, _number: int, _frame: FrameType | None) -> None:
+        self._asked = True
+
+    def _raise(self, _number: int, _frame: FrameType | None) -> None:
+        for number in self._NUMBERS:
             signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, interrupt) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
