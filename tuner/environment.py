@@ -136,9 +136,9 @@ def changed_since(study: LoadedStudy) -> str:
     """
     path = study.folder / FILE
     if not path.exists():
-        return f"{FILE} is missing, and nothing else says what the records are of" * _has_records(
-            study.folder
-        )
+        if not _has_records(study.folder):
+            return ""
+        return f"{FILE} is missing, and nothing else says what the records are of"
     gpus = {"gpus": study.definition.hardware.gpus}
     now = json.loads(json.dumps({**_written(study), "hardware": gpus}))
     was = {name: value for name, value in _stored(path).items() if name in now}
