@@ -120,7 +120,7 @@ def main() -> NoReturn:
     """Run the command line; every expected failure is one message and an exit code."""
     sys.excepthook = _bug
     try:
-        code = cli.main(standalone_mode=False)
+        code = cli.main(prog_name="tuner", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
