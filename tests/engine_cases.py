@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from tuner.definitions import EngineDefinition, Value
+from tuner.definitions.models import EngineDefinition, Value
 from tuner.engines.base import EngineFacts, LaunchSpec
 
 VLLM_LOG = """\

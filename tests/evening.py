@@ -9,11 +9,11 @@ from typing import Any, Self
 
 from tests.nightly import HOST, SimulatedExecutor
 from tests.samples import record
-from tuner.environment import identity
-from tuner.failures import Failure
+from tuner.definitions.validation import LoadedStudy, load_study
+from tuner.failures.classifier import Failure
+from tuner.night.environment import identity
+from tuner.night.trial import TrialOrder
 from tuner.records import Records, TrialRecord
-from tuner.trial import TrialOrder
-from tuner.validation import LoadedStudy, load_study
 
 SMALL = Path(__file__).parent / "small_night"
 RATES = {1: 20.0, 8: 80.0}
@@ -142,7 +142,7 @@ class Host(SimulatedExecutor):
 
 
 def hosts(outcome: Callable[[TrialOrder], TrialRecord | str]) -> Any:
-    """A module that can stand for `tuner.hosts`."""
+    """A module that can stand for `tuner.hosts.cluster`."""
     return SimpleNamespace(Cluster=lambda gpus, address, *, use_gpus: Host(outcome))
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.samples import OBJECTIVE, record
-from tuner.definitions import SpaceDefinition, StudyDefinition
-from tuner.executor import Event, Function, HostInfo, JobDone, JobLost
+from tuner.definitions.models import SpaceDefinition, StudyDefinition
+from tuner.definitions.space import Space
+from tuner.definitions.validation import LoadedStudy
+from tuner.hosts.executor import Event, Function, HostInfo, JobDone, JobLost
+from tuner.night.trial import TrialOrder
 from tuner.records import TrialRecord
-from tuner.space import Space
-from tuner.trial import TrialOrder
-from tuner.validation import LoadedStudy
 
 SPACE: dict[str, Any] = {
     "parameters": {

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tuner.definitions import Decision, Objective, Rung
-from tuner.failures import Failure
-from tuner.measurement import Distribution, RungMeasurement
+from tuner.definitions.models import Decision, Objective, Rung
+from tuner.failures.classifier import Failure
+from tuner.measuring.measurement import Distribution, RungMeasurement
 from tuner.records import Outcome, TrialKind, TrialRecord
 
 BASE = {1: 9.17, 10: 38.03, 256: 352.79, 1024: 1520.55}

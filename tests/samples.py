@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tuner.definitions import Objective, Value
-from tuner.measurement import Distribution, RungMeasurement
+from tuner.definitions.models import Objective, Value
+from tuner.measuring.measurement import Distribution, RungMeasurement
 from tuner.records import TrialRecord
 
 OBJECTIVE = Objective.model_validate_json(

@@ -5,8 +5,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tuner.definitions import SpaceDefinition, Value
-from tuner.space import Space
+from tuner.definitions.models import SpaceDefinition, Value
+from tuner.definitions.space import Space
 
 
 def space_of(**content: Any) -> Space:

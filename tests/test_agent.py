@@ -11,11 +11,11 @@ import pytest
 
 from tests import victims
 from tests.victims import until
-from tuner import agent, gpus, processes, slots
-from tuner.agent import Agent
 from tuner.errors import HostError
-from tuner.gpus import FoundGpu
-from tuner.job import JOB_VARIABLE
+from tuner.hosts import agent, gpus, processes, slots
+from tuner.hosts.agent import Agent
+from tuner.hosts.gpus import FoundGpu
+from tuner.hosts.job import JOB_VARIABLE
 
 REAL = (
     FoundGpu(uuid="GPU-a", model="NVIDIA H200", numa=0),

@@ -5,8 +5,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.nights import BASE, BASELINE, Night, distribution, failure, objective, record, rung
-from tuner.analysis import METRICS, Metric, pareto_front, rungs_frame, time_use, trials_frame
 from tuner.errors import TunerError
+from tuner.verdicts.analysis import (
+    METRICS,
+    Metric,
+    pareto_front,
+    rungs_frame,
+    time_use,
+    trials_frame,
+)
 
 OBJECTIVE = objective()
 SMALL = objective((1, 256))

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from tests.samples import OBJECTIVE, record
-from tuner.arms import Arms, compare, counts_against
-from tuner.failures import Failure
+from tuner.failures.classifier import Failure
+from tuner.verdicts.arms import Arms, compare, counts_against
 
 FAULT = Failure(kind="oom_kv", cause="c", action="never", advice="a", phase="loading")
 

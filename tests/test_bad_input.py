@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from tuner.definitions import Objective, SpaceDefinition
+from tuner.definitions.models import Objective, SpaceDefinition
+from tuner.definitions.validation import load, load_study
 from tuner.errors import DefinitionError
-from tuner.validation import load, load_study
 
 FOLDER = Path(__file__).parent / "bad_input"
 CASES = sorted(path.parent.name for path in FOLDER.glob("*/expected.txt"))

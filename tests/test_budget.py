@@ -6,7 +6,7 @@ import pytest
 
 from tests.nightly import study
 from tests.samples import record
-from tuner.budget import BudgetClock, running_s
+from tuner.night.budget import BudgetClock, running_s
 
 
 def at(number, clock, duration_s=100.0, **changes):

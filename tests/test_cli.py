@@ -11,8 +11,8 @@ import tuner
 from tests.evening import MARKUP, broken, died, edit, folder, hosts, keep, launch, served, won
 from tests.nightly import SimulatedExecutor
 from tuner import cli
+from tuner.definitions.validation import load_study
 from tuner.records import Records, locked
-from tuner.validation import load_study
 
 VERBS = ("check", "export", "pareto", "plan", "run", "show")
 
@@ -43,7 +43,7 @@ def typed(monkeypatch, capsys):
 @pytest.fixture
 def cluster(monkeypatch):
     """Put a host in place of Ray on which launches come out as `outcome(order)` says."""
-    return lambda outcome: monkeypatch.setitem(sys.modules, "tuner.hosts", hosts(outcome))
+    return lambda outcome: monkeypatch.setitem(sys.modules, "tuner.hosts.cluster", hosts(outcome))
 
 
 def test_the_verbs_are_these():
@@ -229,8 +229,9 @@ def test_ctrl_c_exits_130_and_says_that_nothing_is_lost(night, typed, cluster, m
 def test_a_bug_exits_70_and_says_what_to_send(night):
     program = """
 import sys
-from tuner import cli, verbs
-verbs.show = lambda study: 1 / 0
+from tuner import cli
+from tuner.verbs import inspect, run
+inspect.show = lambda study: 1 / 0
 sys.argv = ["tuner", "show", "night"]
 cli.main()
 """

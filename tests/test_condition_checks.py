@@ -1,10 +1,10 @@
 import pytest
 
 from tests.spaces import space_of
-from tuner.condition_checks import Checker
+from tuner.definitions.condition_checks import Checker
+from tuner.definitions.findings import Findings
+from tuner.definitions.yaml_source import parse
 from tuner.errors import DefinitionError
-from tuner.findings import Findings
-from tuner.yaml_source import parse
 
 PARAMETERS = space_of(
     parameters={

@@ -1,8 +1,8 @@
 import pytest
 
 from tests.spaces import space_of
-from tuner.conditions import can_hold, holds, parameters_of
-from tuner.definitions import Condition, Value
+from tuner.definitions.conditions import can_hold, holds, parameters_of
+from tuner.definitions.models import Condition, Value
 
 VALUES: dict[str, Value] = {
     "ep": 8,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuner.connection import Connection, RawExchange
 from tuner.errors import HttpProtocolError, HttpUnreachable
+from tuner.http.connection import Connection, RawExchange
 from tuner.load import run
 
 OK = b"HTTP/1.1 200 OK\r\n"

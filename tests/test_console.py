@@ -6,18 +6,19 @@ from typing import Any
 import pytest
 
 from tests.evening import MARKUP, SHOWN_MARKUP, died, edit, folder, keep, launch, remember, won
-from tuner import console, verbs
-from tuner.analysis import ParetoPoint
-from tuner.console import one_line, plain, said_changes
-from tuner.validation import load_study
-from tuner.views import Front
+from tuner.console import show as console
+from tuner.console.show import one_line, plain, said_changes
+from tuner.definitions.validation import load_study
+from tuner.verbs import inspect
+from tuner.verdicts.analysis import ParetoPoint
+from tuner.views.results import Front
 
 SHOWN: dict[str, tuple[Any, Any]] = {
-    "check": (verbs.check, console.show_check),
-    "plan": (verbs.plan, console.show_plan),
-    "show": (verbs.show, console.show_study),
-    "trial": (verbs.show_trial, console.show_trial),
-    "pareto": (verbs.pareto, console.show_front),
+    "check": (inspect.check, console.show_check),
+    "plan": (inspect.plan, console.show_plan),
+    "show": (inspect.show, console.show_study),
+    "trial": (inspect.show_trial, console.show_trial),
+    "pareto": (inspect.pareto, console.show_front),
 }
 AXES = ("tok_s_per_user", "tok_s_per_gpu")
 
@@ -68,7 +69,7 @@ def test_a_space_too_large_to_count_is_not_called_continuous(told, night):
 
 
 def test_what_could_not_be_verified_is_said(night, capsys):
-    ready = verbs.check(night)
+    ready = inspect.check(night)
     console.show_check(ready.model_copy(update={"not_ready": ["no [bold]engine[/]"]}))
     assert "not ready on this machine: no [bold]engine[/]" in capsys.readouterr().out
 
@@ -102,7 +103,7 @@ def test_of_a_night_that_fits_the_screen_the_verdict_stands_once(told, night, mo
 
 def test_a_study_whose_name_a_shell_would_split_is_quoted(night, told, tmp_path):
     won(night)
-    view = verbs.show(night.rename(tmp_path / "my night"))
+    view = inspect.show(night.rename(tmp_path / "my night"))
     assert console._verdict(view)[2].plain == "tuner export 'my night'"
 
 
@@ -123,7 +124,7 @@ def test_hypotheses_dead_ends_trials_time_and_noise_are_all_there(told, night):
 
 def test_why_a_run_ended_is_said(night, capsys):
     won(night)
-    console.show_study(verbs.show(night).model_copy(update={"ended": "the budget is used up"}))
+    console.show_study(inspect.show(night).model_copy(update={"ended": "the budget is used up"}))
     assert "ended: the budget is used up" in capsys.readouterr().out
 
 
@@ -243,7 +244,7 @@ def test_a_plan_of_a_used_up_budget_says_so(told, night):
 
 
 def test_long_nights_are_told_in_hours(night, capsys):
-    made = verbs.plan(night).model_copy(update={"minutes": 480.0, "rehearsal": False})
+    made = inspect.plan(night).model_copy(update={"minutes": 480.0, "rehearsal": False})
     console.show_plan(made)
     text = capsys.readouterr().out
     assert "8.0 hours." in text
@@ -303,7 +304,7 @@ def test_more_points_than_letters_are_all_listed(capsys):
 
 def test_a_terminal_gets_colours_and_no_color_none(night, monkeypatch, capsys):
     won(night)
-    view = verbs.show(night)
+    view = inspect.show(night)
     console.show_study(view)
     assert "\x1b[" not in capsys.readouterr().out
     monkeypatch.delenv("NO_COLOR")
@@ -317,7 +318,7 @@ def test_a_terminal_gets_colours_and_no_color_none(night, monkeypatch, capsys):
 def test_a_narrow_terminal_loses_no_change_and_no_cause(night, monkeypatch, capsys, columns):
     won(night)
     monkeypatch.setattr(console, "WIDE", columns)
-    console.show_study(verbs.show(night))
+    console.show_study(inspect.show(night))
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= columns
     trials = text[text.index(" trial  what") : text.index("11 launches")].splitlines()
@@ -331,7 +332,7 @@ def test_rates_give_way_where_there_is_no_room(night, monkeypatch, capsys):
     won(night)
     for columns, shown in ((93, 0), (94, 2)):
         monkeypatch.setattr(console, "WIDE", columns)
-        console.show_study(verbs.show(night))
+        console.show_study(inspect.show(night))
         assert capsys.readouterr().out.count("tok/s ") == shown
 
 

@@ -16,7 +16,8 @@ from tests.nights import (
     record,
     rung,
 )
-from tuner.decision import (
+from tuner.definitions.models import Decision
+from tuner.verdicts.decision import (
     baseline_drift,
     conclusion,
     finalists,
@@ -24,7 +25,6 @@ from tuner.decision import (
     noise_floor,
     reference,
 )
-from tuner.definitions import Decision
 
 OBJECTIVE = objective()
 

@@ -3,7 +3,7 @@ from typing import get_args
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from tuner.definitions import (
+from tuner.definitions.models import (
     EFFORT_HOURS,
     Effort,
     EngineDefinition,

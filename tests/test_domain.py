@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuner.definitions import BoolParameter, ChoiceParameter, FloatParameter, IntParameter
-from tuner.domain import (
+from tuner.definitions.domain import (
     MAX_GRID,
     NotInDomain,
     adjacent,
@@ -14,6 +13,7 @@ from tuner.domain import (
     same,
     show,
 )
+from tuner.definitions.models import BoolParameter, ChoiceParameter, FloatParameter, IntParameter
 
 
 def whole(low, high, **more):

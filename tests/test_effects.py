@@ -4,8 +4,8 @@ import statistics
 
 import pytest
 
-from tuner.definitions import Decision
-from tuner.effects import (
+from tuner.definitions.models import Decision
+from tuner.verdicts.effects import (
     Effect,
     Noise,
     Sample,

@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from tuner.definitions import SpaceDefinition, Value
-from tuner.encoding import Encoding, Labels, Numbers
-from tuner.space import Space
+from tuner.definitions.models import SpaceDefinition, Value
+from tuner.definitions.space import Space
+from tuner.search.encoding import Encoding, Labels, Numbers
 
 
 def encoding(**parameters: dict[str, Any]) -> tuple[Space, Encoding]:

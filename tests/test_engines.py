@@ -11,7 +11,7 @@ import pytest
 from tests.engine_cases import REHEARSAL, SGLANG, VLLM, serving
 from tuner import engines
 from tuner.errors import EngineError
-from tuner.http import Http
+from tuner.http.client import Http
 
 ADDRESS: dict[str, Any] = {
     "host": "127.0.0.1",

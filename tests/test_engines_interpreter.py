@@ -7,7 +7,7 @@ import pytest
 
 from tests.engine_cases import REHEARSAL, SGLANG, VLLM
 from tuner import engines
-from tuner.definitions import Launch
+from tuner.definitions.models import Launch
 from tuner.errors import EngineError
 
 ADDRESS: dict[str, Any] = {"host": "127.0.0.1", "port": 18777, "extra_ports": (18778, 18779)}

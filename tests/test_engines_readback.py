@@ -3,7 +3,7 @@
 import re
 
 from tuner.engines.readback import as_flags, gauges, labels, last_match, printed_pairs
-from tuner.secret_names import HIDDEN
+from tuner.flags.secrets import HIDDEN
 
 METRICS = """\
 # HELP a:b a gauge

@@ -9,10 +9,10 @@ import pytest
 
 from tests.rehearsed import PATIENCE_S, ROOT, STARTUP, TABLE, free_port
 from tuner import engines
-from tuner.definitions import EngineDefinition
+from tuner.definitions.models import EngineDefinition
 from tuner.engines.base import LaunchSpec
 from tuner.errors import DefinitionError, EngineError
-from tuner.http import Http
+from tuner.http.client import Http
 
 
 def spec(folder: Path, *, flags=None, surface="surface.yaml", **more):

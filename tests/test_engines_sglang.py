@@ -8,7 +8,7 @@ import pytest
 from tests.engine_cases import SGLANG, serving
 from tuner import engines
 from tuner.errors import HttpProtocolError, HttpStatusError
-from tuner.http import Http
+from tuner.http.client import Http
 
 
 def sglang(folder, **flags: Any):

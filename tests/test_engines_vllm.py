@@ -11,10 +11,10 @@ import pytest
 
 from tests.engine_cases import VLLM, VLLM_LOG, serving
 from tuner import engines
-from tuner.definitions import EngineDefinition
+from tuner.definitions.models import EngineDefinition
 from tuner.engines.base import LaunchSpec
-from tuner.http import Http
-from tuner.server import Server
+from tuner.hosts.server import Server
+from tuner.http.client import Http
 
 STUDY = Path(__file__).parent.parent / "studies" / "vllm-cpu"
 START_LIMIT_S = 420.0

@@ -9,16 +9,16 @@ import pytest
 from tests.evening import edit, folder, keep, launch
 from tests.nightly import HOST
 from tuner import engines
+from tuner.definitions.validation import load_study
 from tuner.engines.base import EngineFacts
-from tuner.environment import (
+from tuner.errors import RecordsError, StudyChanged, StudyError
+from tuner.night.environment import (
     changed_since,
     changed_version,
     identity,
     refuse_other_version,
     remember_or_refuse,
 )
-from tuner.errors import RecordsError, StudyChanged, StudyError
-from tuner.validation import load_study
 
 GPU = dataclasses.replace(HOST, gpu_model="A big one")
 

@@ -6,10 +6,10 @@ import subprocess
 import pytest
 
 from tests.evening import died, edit, folder, keep, launch, remember, won
+from tuner.definitions.validation import load_study
 from tuner.errors import SpaceError, StudyChanged, TunerError
-from tuner.export import Export, export, find, written
 from tuner.records import Records
-from tuner.validation import load_study
+from tuner.views.export import Export, export, find, written
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 import pytest
 
-from tuner import failure_blame as blame
-from tuner.definitions import Value
+from tuner.definitions.models import Value
+from tuner.failures import blame
 
 FRAMES = """Traceback (most recent call last):
   File "a.py", line 1, in start

@@ -1,9 +1,9 @@
 import re
 
-from tuner.definitions import Value
-from tuner.failure_evidence import Hit, Reading
-from tuner.log_lines import line_at
-from tuner.log_phases import Phase, Stage
+from tuner.definitions.models import Value
+from tuner.failures.evidence import Hit, Reading
+from tuner.failures.log_lines import line_at
+from tuner.failures.log_phases import Phase, Stage
 
 LOADING = "[2026-02-03 21:14:12 TP0] Load weight begin.\n"
 READY = "[2026-02-03 21:14:24] The server is fired up and ready to roll!\n"

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from tuner.failure_evidence import Reading
-from tuner.failure_rules import CLASSES, NOISE, RULES
-from tuner.failure_rules.rule import Rule, Tier
-from tuner.failures import Failure, classify, fatal_line, gave_up, phase_of, verdict
+from tuner.failures.classifier import Failure, classify, fatal_line, gave_up, phase_of, verdict
+from tuner.failures.evidence import Reading
+from tuner.failures.rules import CLASSES, NOISE, RULES
+from tuner.failures.rules.rule import Rule, Tier
 
 LOGS = Path(__file__).parent / "logs"
 LABELS: dict[str, dict[str, Any]] = yaml.safe_load((LOGS / "labels.yaml").read_text())

@@ -3,8 +3,8 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.definitions import Value
-from tuner.feasibility import Feasibility, Setting
+from tuner.definitions.models import Value
+from tuner.search.feasibility import Feasibility, Setting
 
 BASE: dict[str, Value] = {"graph": False, "backend": "fa3", "mem": 0.85, "streams": 64}
 

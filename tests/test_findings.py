@@ -1,8 +1,8 @@
 import pytest
 
+from tuner.definitions.findings import Findings, dotted, found
+from tuner.definitions.yaml_source import parse
 from tuner.errors import DefinitionError, Problem
-from tuner.findings import Findings, dotted, found
-from tuner.yaml_source import parse
 
 FIRST = parse("a: 1\nb: {c: 2}\n", name="first.yaml")
 SECOND = parse("d: 4\n", name="second.yaml")

@@ -1,4 +1,4 @@
-from tuner.flag_names import canonical, is_variable
+from tuner.flags.names import canonical, is_variable
 
 
 def test_a_flag_has_one_name_however_it_is_written():

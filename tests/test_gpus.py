@@ -4,8 +4,8 @@ from typing import Any
 import pynvml
 import pytest
 
-from tuner import gpus
 from tuner.errors import HostError
+from tuner.hosts import gpus
 
 
 @pytest.fixture

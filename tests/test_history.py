@@ -1,7 +1,15 @@
-from tuner.definitions import SpaceDefinition
-from tuner.history import History
-from tuner.observation import Completed, Crashed, Duplicate, Observation, Ours, Pruned, Result
-from tuner.space import Configuration, Space
+from tuner.definitions.models import SpaceDefinition
+from tuner.definitions.space import Configuration, Space
+from tuner.search.history import History
+from tuner.search.observation import (
+    Completed,
+    Crashed,
+    Duplicate,
+    Observation,
+    Ours,
+    Pruned,
+    Result,
+)
 
 SPACE = Space(
     SpaceDefinition.model_validate(

@@ -12,14 +12,15 @@ import pytest
 
 from tests import victims
 from tests.victims import ROOT, runaway, until
-from tuner import hosts, processes, ray_session, roster
-from tuner.agent import Settled
 from tuner.errors import EngineError, HostError
-from tuner.executor import Event, Executor, JobDone, JobLost, JobNote, Note, Slot
-from tuner.hosts import Cluster
-from tuner.job import JOB_VARIABLE
-from tuner.ray_session import HostLost, JobBug, fetch
-from tuner.server import Server
+from tuner.hosts import cluster as hosts
+from tuner.hosts import processes, ray_session, roster
+from tuner.hosts.agent import Settled
+from tuner.hosts.cluster import Cluster
+from tuner.hosts.executor import Event, Executor, JobDone, JobLost, JobNote, Note, Slot
+from tuner.hosts.job import JOB_VARIABLE
+from tuner.hosts.ray_session import HostLost, JobBug, fetch
+from tuner.hosts.server import Server
 
 SLOT = Slot(
     host="here", gpus=("1",), real_gpus=False, server_cores=(0,), client_cores=(0,), ports=()
@@ -387,7 +388,7 @@ DRIVER = """
 import sys, time
 from pathlib import Path
 from tests.test_hosts import serves
-from tuner.hosts import Cluster
+from tuner.hosts.cluster import Cluster
 cluster = Cluster(1)
 cluster.submit(serves, "", gpus=1, folder=Path(sys.argv[1]))
 while not (events := cluster.poll(1.0)):

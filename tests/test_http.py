@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tuner.errors import HttpError, HttpProtocolError, HttpStatusError, HttpUnreachable
-from tuner.http import TRANSLATION, Http, needs_proxy, public_url, server_url, translated
+from tuner.http.client import TRANSLATION, Http, needs_proxy, public_url, server_url, translated
 from tuner.load import run
 
 

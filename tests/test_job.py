@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.victims import ROOT
-from tuner import job
 from tuner.errors import EngineError, HttpStatusError
-from tuner.executor import Note, Slot
+from tuner.hosts import job
+from tuner.hosts.executor import Note, Slot
 
 SLOT = Slot(
     host="here",
@@ -64,7 +64,7 @@ def test_entering_undoes_rays_settings_and_pins_every_thread() -> None:
 import os, threading
 from pathlib import Path
 from tests.test_job import SLOT
-from tuner import job
+from tuner.hosts import job
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 os.environ.update(OMP_NUM_THREADS="1", KEPT="from ray")
 job.enter("job-1", SLOT, {"KEPT": "from the tuner"})

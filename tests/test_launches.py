@@ -5,7 +5,8 @@ import pytest
 from tests.evening import edit, folder, launch
 from tests.nightly import study
 from tests.samples import record
-from tuner.launches import (
+from tuner.definitions.validation import load_study
+from tuner.night.launches import (
     TYPICAL_START_S,
     expected_launch_s,
     ladder_s,
@@ -13,7 +14,6 @@ from tuner.launches import (
     launch_spec,
     time_scale,
 )
-from tuner.validation import load_study
 
 
 def test_the_configuration_wins_over_what_is_fixed(tmp_path):

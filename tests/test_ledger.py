@@ -1,8 +1,8 @@
 import pytest
 
 from tests.nights import BASELINE, Night, failure, objective
-from tuner.definitions import Hypothesis
-from tuner.ledger import ledger, null_results, unsettled_hypotheses
+from tuner.definitions.models import Hypothesis
+from tuner.verdicts.ledger import ledger, null_results, unsettled_hypotheses
 
 OBJECTIVE = objective()
 GRAPH_BREAK = "torch.compile(fullgraph=True): graph break in FlashInfer's FP4 JIT"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.test_connection import CHUNKED, OK, answering, server
 from tuner.errors import HttpProtocolError, HttpUnreachable
-from tuner.http import StockChannel
+from tuner.http.client import StockChannel
 from tuner.load import run
 from tuner.load.channels import RecordedChannel, open_channels
 

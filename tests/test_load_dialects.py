@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuner.connection import RawExchange
 from tuner.errors import HttpUnreachable
+from tuner.http.connection import RawExchange
 from tuner.load.dialects import DIALECTS, Dialect, Reply, decode, spread
 
 COMPLETIONS = DIALECTS["completions"]

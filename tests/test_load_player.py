@@ -15,7 +15,7 @@ import pytest
 
 from tuner.load import Api, Played, RungPlan, Target, play, run
 from tuner.load.player import FAILURES_TO_GIVE_UP
-from tuner.measurement import RungMeasurement, measure
+from tuner.measuring.measurement import RungMeasurement, measure
 
 REPOSITORY = Path(__file__).parent.parent
 

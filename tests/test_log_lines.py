@@ -1,6 +1,6 @@
 import pytest
 
-from tuner.log_lines import (
+from tuner.failures.log_lines import (
     block_above,
     condensed,
     line_at,

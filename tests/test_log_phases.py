@@ -1,6 +1,6 @@
 import pytest
 
-from tuner.log_phases import PHASES, STAGES, Stage, Timeline, is_sglang, phase_of
+from tuner.failures.log_phases import PHASES, STAGES, Stage, Timeline, is_sglang, phase_of
 
 BEGIN = "[2026-02-03 21:14:12 TP{}] Load weight begin.\n"
 END = "[2026-02-03 21:14:13 TP{}] Load weight end.\n"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.measurement import RequestTiming, RungMeasurement, measure
+from tuner.measuring.measurement import RequestTiming, RungMeasurement, measure
 
 
 def request(sent_s=0.0, events=(), done_s=None, **other) -> RequestTiming:
@@ -176,6 +176,6 @@ def test_windows_side_by_side_share_out_every_token(gaps, edge, length):
 
 
 def test_values_are_imported_without_numpy():
-    code = "import sys, tuner.measurement; print('numpy' in sys.modules)"
+    code = "import sys, tuner.measuring.measurement; print('numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

@@ -1,4 +1,4 @@
-from tuner.nearest import did_you_mean, nearest
+from tuner.definitions.nearest import did_you_mean, nearest
 
 
 def test_the_nearest_word_is_offered_where_one_is_near():

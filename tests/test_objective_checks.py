@@ -1,10 +1,10 @@
 import json
 
-from tuner.definitions import Objective
+from tuner.definitions.findings import Findings
+from tuner.definitions.models import Objective
+from tuner.definitions.objective_checks import check_objective
+from tuner.definitions.yaml_source import parse
 from tuner.errors import DefinitionError
-from tuner.findings import Findings
-from tuner.objective_checks import check_objective
-from tuner.yaml_source import parse
 
 LOAD = "input_tokens: 8\noutput_tokens: 8\n"
 

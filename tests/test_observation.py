@@ -3,12 +3,20 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.samples import OBJECTIVE, record, rung
-from tuner.definitions import SpaceDefinition
+from tuner.definitions.models import SpaceDefinition
+from tuner.definitions.space import Space
 from tuner.errors import SpaceError
-from tuner.failures import Action, Failure
-from tuner.observation import Completed, Crashed, Duplicate, Ours, Pruned, Result, observation
+from tuner.failures.classifier import Action, Failure
 from tuner.records import TrialRecord
-from tuner.space import Space
+from tuner.search.observation import (
+    Completed,
+    Crashed,
+    Duplicate,
+    Ours,
+    Pruned,
+    Result,
+    observation,
+)
 
 SPACE = Space(SpaceDefinition.model_validate({"parameters": {"graph": {"type": "bool"}}}))
 REFERENCE = {1: 100.0, 16: 1000.0}

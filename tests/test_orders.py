@@ -6,10 +6,10 @@ import pytest
 
 from tests.nightly import study
 from tests.samples import record
-from tuner.failures import Failure
-from tuner.orders import order
-from tuner.quality import OutputQuality
-from tuner.schedule import Job
+from tuner.failures.classifier import Failure
+from tuner.measuring.quality import OutputQuality
+from tuner.night.orders import order
+from tuner.night.schedule import Job
 
 FAULT = Failure(kind="oom_kv", cause="c", action="never", advice="a", phase="loading")
 

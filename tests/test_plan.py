@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 import pytest
 
 from tests.evening import died, edit, folder, keep, launch, won
-from tuner.plan import Plan, plan
+from tuner.definitions.validation import load_study
 from tuner.records import Records
-from tuner.validation import load_study
+from tuner.views.plan import Plan, plan
 
 LAUNCH_S = 0.8 + 2 * (5 + 20) / 50 + 3.0
 """Typical start of a rehearsal, two rungs at fifty surface seconds a second, stopping."""

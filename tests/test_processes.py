@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.victims import until
-from tuner import processes
-from tuner.processes import Process
+from tuner.hosts import processes
+from tuner.hosts.processes import Process
 
 SLEEP = "import time; time.sleep(600)"
 

@@ -22,14 +22,14 @@ from tests.evening import (
 )
 from tests.nightly import study as unrehearsed
 from tests.samples import rung
-from tuner import verbs
-from tuner.budget import BudgetClock
-from tuner.launches import launch_spec
-from tuner.progress import LiveProgress, PlainProgress, progress
+from tuner.console.progress import LiveProgress, PlainProgress, progress
+from tuner.definitions.validation import load_study
+from tuner.night.budget import BudgetClock
+from tuner.night.launches import launch_spec
+from tuner.night.schedule import Job
+from tuner.night.trial import TrialNote, TrialOrder
 from tuner.records import Records
-from tuner.schedule import Job
-from tuner.trial import TrialNote, TrialOrder
-from tuner.validation import load_study
+from tuner.verbs import run
 
 
 @pytest.fixture
@@ -237,9 +237,9 @@ def test_a_real_engine_is_not_labelled(tmp_path):
 @pytest.mark.parametrize("force", ["", "1"])
 def test_a_whole_run_is_told(night, monkeypatch, capsys, force):
     edit(night, "study.yaml", "trials: 26", "trials: 7")
-    monkeypatch.setitem(sys.modules, "tuner.hosts", hosts(served))
+    monkeypatch.setitem(sys.modules, "tuner.hosts.cluster", hosts(served))
     monkeypatch.setenv("FORCE_COLOR", force)
-    verbs.run(night, progress)
+    run.run(night, progress)
     text = capsys.readouterr().err
     for number in range(7):
         assert f"trial {number} " in text

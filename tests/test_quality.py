@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from tuner.measurement import RequestTiming
-from tuner.quality import OutputQuality, output_quality, wrong_output
+from tuner.measuring.measurement import RequestTiming
+from tuner.measuring.quality import OutputQuality, output_quality, wrong_output
 
 PROSE = (
     "The quick brown fox jumps over the lazy dog, then sits down by the river and counts the boats "

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from tuner import ray_session
 from tuner.errors import HostError
+from tuner.hosts import ray_session
 
 
 def test_an_address_where_nobody_answers_is_a_host_error() -> None:

@@ -10,9 +10,10 @@ import pytest
 from pydantic import BaseModel
 
 from tests.conftest import ROOT
-from tuner import cli, environment, errors
-from tuner.definitions import Objective, SpaceDefinition, StudyDefinition
-from tuner.validation import load
+from tuner import cli, errors
+from tuner.definitions.models import Objective, SpaceDefinition, StudyDefinition
+from tuner.definitions.validation import load
+from tuner.night import environment
 
 README = (ROOT / "README.md").read_text()
 CI = (ROOT / ".ci" / "run").read_text()

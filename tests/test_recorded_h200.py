@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests.engine_cases import SGLANG, serving
-from tuner import engines, verbs
+from tuner import engines
 from tuner.engines.base import EngineFacts
-from tuner.failures import classify
-from tuner.http import Http
+from tuner.failures.classifier import classify
+from tuner.http.client import Http
 from tuner.records import Records
+from tuner.verbs import inspect
 
 RECORDED = Path(__file__).parent / "data" / "h200"
 LOG = (Path(__file__).parent / "logs" / "captured" / "sglang-h200-healthy.log").read_text()
@@ -39,7 +40,7 @@ def records(night):
 
 @pytest.fixture
 def view(night):
-    return verbs.show(night)
+    return inspect.show(night)
 
 
 def ask(folder, question):

@@ -11,7 +11,7 @@ import pytest
 
 from tests.rehearsed import PATIENCE_S, READY, STARTUP, generate, launched, serving
 from tuner.load import RungPlan, Target, play, run
-from tuner.measurement import measure
+from tuner.measuring.measurement import measure
 
 
 @pytest.fixture(scope="module")

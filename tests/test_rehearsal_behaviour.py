@@ -5,10 +5,10 @@ import statistics
 import pytest
 
 from tests.test_surface import QUICKSTART
+from tuner.definitions.surface import Surface
+from tuner.definitions.validation import load
+from tuner.flags.sglang import parse
 from tuner.rehearsal.behaviour import Behaviour, factor, resolve
-from tuner.sglang_flags import parse
-from tuner.surface import Surface
-from tuner.validation import load
 
 TABLE = [
     {"concurrency": 1, "output_tok_s": 10.0, "ttft_ms": 100.0},

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.rehearsed import PATIENCE_S, READY, generate, launched, serving
-from tuner import processes
+from tuner.hosts import processes
 
 ALWAYS: dict[str, object] = {"when": {}}
 AT_LAUNCH = "Received sigquit from a child process. It usually means the child failed."

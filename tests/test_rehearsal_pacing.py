@@ -3,10 +3,10 @@ import math
 
 import pytest
 
+from tuner.definitions.surface import Surface
+from tuner.flags.sglang import parse
 from tuner.rehearsal.behaviour import Behaviour, resolve
 from tuner.rehearsal.pacing import Pacer, Stream
-from tuner.sglang_flags import parse
-from tuner.surface import Surface
 
 TABLE = [
     {"concurrency": 1, "output_tok_s": 9.17, "ttft_ms": 370.0},

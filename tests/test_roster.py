@@ -11,8 +11,8 @@ import pytest
 
 from tests.victims import ROOT
 from tuner.errors import HostError
-from tuner.executor import HostInfo
-from tuner.roster import Host, fitting
+from tuner.hosts.executor import HostInfo
+from tuner.hosts.roster import Host, fitting
 
 REAL = HostInfo(
     name="node",
@@ -51,7 +51,7 @@ NIGHT = """
 import os
 from pathlib import Path
 from tuner.errors import HostError
-from tuner.hosts import Cluster
+from tuner.hosts.cluster import Cluster
 
 def falls(payload, slot, folder, note):
     Path(os.environ["FALLEN"]).touch()

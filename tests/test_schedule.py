@@ -4,9 +4,9 @@ import pytest
 
 from tests.nightly import space
 from tests.samples import OBJECTIVE, record
-from tuner.definitions import Hypothesis
-from tuner.failures import Failure
-from tuner.schedule import (
+from tuner.definitions.models import Hypothesis
+from tuner.failures.classifier import Failure
+from tuner.night.schedule import (
     Job,
     Situation,
     Stop,

@@ -4,11 +4,11 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field, ValidationError, model_validator
 
+from tuner.definitions.findings import Findings
+from tuner.definitions.schema_errors import report
+from tuner.definitions.yaml_source import parse
 from tuner.errors import DefinitionError
-from tuner.findings import Findings
 from tuner.frozen import Frozen
-from tuner.schema_errors import report
-from tuner.yaml_source import parse
 
 
 class Circle(Frozen):

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.nights import distribution, objective, rung
-from tuner import score
-from tuner.definitions import Rung
+from tuner.definitions.models import Rung
+from tuner.verdicts import score
 
 LADDER = (1, 10, 256, 1024)
 REFERENCE = {1: 10.0, 10: 40.0, 256: 350.0, 1024: 1500.0}

@@ -16,10 +16,11 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
-from tuner.definitions import Forbid, SpaceDefinition
+from tuner.definitions.models import Forbid, SpaceDefinition
+from tuner.definitions.space import Configuration, Space
 from tuner.errors import StudyError, TunerError
 from tuner.records import TrialKind
-from tuner.search import (
+from tuner.search.searcher import (
     Completed,
     Crashed,
     Duplicate,
@@ -29,7 +30,6 @@ from tuner.search import (
     Result,
     Searcher,
 )
-from tuner.space import Configuration, Space
 
 NEEDS = {"GPSampler": "torch", "CmaEsSampler": "cmaes"}
 SAMPLERS = [
@@ -180,14 +180,14 @@ def test_fewer_crashes_than_without_what_crashes_teach(monkeypatch):
         return sum(isinstance(observation.result, Crashed) for observation in made)
 
     learned = sum(crashes(seed) for seed in range(4))
-    monkeypatch.setattr("tuner.search.LIKELY_CRASH", 2.0)
+    monkeypatch.setattr("tuner.search.searcher.LIKELY_CRASH", 2.0)
     blind = sum(crashes(seed) for seed in range(4))
 
     assert learned < blind / 2
 
 
 def test_a_suspicion_is_tested_now_and_then(monkeypatch):
-    monkeypatch.setattr("tuner.search.DARING_SHARE", 1.0)
+    monkeypatch.setattr("tuner.search.searcher.DARING_SHARE", 1.0)
 
     made = night(searcher(), 60)
 
@@ -255,8 +255,8 @@ def test_what_the_space_forbids_is_never_proposed():
 
 
 def test_a_countable_space_is_searched_to_its_end_even_where_draws_miss(monkeypatch):
-    monkeypatch.setattr("tuner.search.RANDOM_DRAWS", 0)
-    monkeypatch.setattr("tuner.search.DRAWS", 1)
+    monkeypatch.setattr("tuner.search.searcher.RANDOM_DRAWS", 0)
+    monkeypatch.setattr("tuner.search.searcher.DRAWS", 1)
 
     made = night(searcher(local_share=0.0), 60, judged=lambda _: Crashed("oom"))
     assert 1 <= len(made) < 48
@@ -266,7 +266,7 @@ def test_a_countable_space_is_searched_to_its_end_even_where_draws_miss(monkeypa
 
 
 def test_where_a_sampler_draws_nothing_new_chance_does(monkeypatch):
-    monkeypatch.setattr("tuner.search.DRAWS", 0)
+    monkeypatch.setattr("tuner.search.searcher.DRAWS", 0)
 
     assert searcher(MIXED).ask() is not None
 
@@ -501,7 +501,7 @@ def test_optuna_is_imported_here_and_nowhere_else():
         and any(name.startswith("optuna") for name in _imported(node))
     }
 
-    assert users == {"search.py"}
+    assert users == {"search/searcher.py"}
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:
@@ -512,9 +512,9 @@ def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:
 
 def test_all_that_search_builds_on_is_free_of_optuna():
     code = (
-        "import sys, tuner, tuner.history, tuner.encoding, tuner.telling\n"
+        "import sys, tuner, tuner.search.history, tuner.search.encoding, tuner.search.telling\n"
         "assert 'optuna' not in sys.modules\n"
-        "import tuner.search\n"
+        "import tuner.search.searcher\n"
         "assert 'optuna' in sys.modules\n"
     )
 

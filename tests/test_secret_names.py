@@ -1,6 +1,6 @@
 import pytest
 
-from tuner.secret_names import hides, is_secret_flag, is_secret_variable
+from tuner.flags.secrets import hides, is_secret_flag, is_secret_variable
 
 
 @pytest.mark.parametrize(

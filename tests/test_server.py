@@ -10,10 +10,10 @@ import pytest
 
 from tests import victims
 from tests.victims import alive_with, free_port, owned, python, runaway, said, until
-from tuner import processes
 from tuner.engines.base import LaunchCommand
 from tuner.errors import EngineError, HostError
-from tuner.server import Server, default_run_root, sweep
+from tuner.hosts import processes
+from tuner.hosts.server import Server, default_run_root, sweep
 
 
 class Starter:

@@ -1,6 +1,6 @@
 import pytest
 
-from tuner.sglang_flags import FLAGS, parse
+from tuner.flags.sglang import FLAGS, parse
 
 
 def test_what_is_not_said_is_at_the_engines_default():

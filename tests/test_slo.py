@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tuner.definitions.slo import LATENCIES, RATES, STATS, Slo
 from tuner.errors import TunerError
-from tuner.slo import LATENCIES, RATES, STATS, Slo
 
 
 def test_a_latency_has_a_statistic():

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner import slots
-from tuner.slots import Gpu, SlotTable
+from tuner.hosts import slots
+from tuner.hosts.slots import Gpu, SlotTable
 
 
 def table(*nodes: int | None) -> SlotTable:

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.spaces import space_of, spaces, spaces_with_values
+from tuner.definitions.space import MAX_COUNT, Space, canonical_key, find_cycle, flag_of
 from tuner.errors import SpaceError
-from tuner.space import MAX_COUNT, Space, canonical_key, find_cycle, flag_of
 
 EXPERTS = {
     "ep-size": {"type": "choice", "choices": [1, 8], "default": 1},
@@ -234,7 +234,7 @@ def test_neighbours_differ_in_one_parameter_and_its_children():
 
 def test_the_key_is_the_same_in_another_process():
     code = (
-        "from tuner.space import canonical_key as key\n"
+        "from tuner.definitions.space import canonical_key as key\n"
         "print(key({'b': True, 'a': 'x', 'f': 0.1, 'n': None}))"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "7"}

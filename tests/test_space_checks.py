@@ -2,11 +2,11 @@ import json
 
 import pytest
 
-from tuner.definitions import SpaceDefinition
+from tuner.definitions.findings import Findings
+from tuner.definitions.models import SpaceDefinition
+from tuner.definitions.space_checks import check_space, target_of
+from tuner.definitions.yaml_source import parse
 from tuner.errors import DefinitionError
-from tuner.findings import Findings
-from tuner.space_checks import check_space, target_of
-from tuner.yaml_source import parse
 
 
 def said_of(text):

@@ -10,17 +10,17 @@ import pytest
 
 from tests.nightly import Heard, SimulatedExecutor, completed, study
 from tests.samples import OBJECTIVE, record
-from tuner.decision import conclusion
-from tuner.definitions import SpaceDefinition
+from tuner.definitions.models import SpaceDefinition
+from tuner.definitions.space import Space
 from tuner.engines.base import EngineFacts
 from tuner.errors import HostError, StudyChanged
-from tuner.executor import Event, JobLost
-from tuner.failures import Failure
+from tuner.failures.classifier import Failure
+from tuner.hosts.executor import Event, JobLost
+from tuner.night.study import StudyRun
+from tuner.night.trial import TrialOrder
 from tuner.records import Records
-from tuner.search import Searcher
-from tuner.space import Space
-from tuner.study import StudyRun
-from tuner.trial import TrialOrder
+from tuner.search.searcher import Searcher
+from tuner.verdicts.decision import conclusion
 
 FAULT = Failure(
     kind="compile_fail", cause="graph break", action="never", advice="Leave it off.",

@@ -2,12 +2,12 @@ import json
 
 import pytest
 
-from tuner.definitions import SpaceDefinition, StudyDefinition
+from tuner.definitions.findings import Findings
+from tuner.definitions.models import SpaceDefinition, StudyDefinition
+from tuner.definitions.space import Space
+from tuner.definitions.study_checks import check_study, check_together
+from tuner.definitions.yaml_source import parse
 from tuner.errors import DefinitionError
-from tuner.findings import Findings
-from tuner.space import Space
-from tuner.study_checks import check_study, check_together
-from tuner.yaml_source import parse
 
 SPACE = """parameters:
   ep-size: {type: choice, choices: [1, 8], default: 1}

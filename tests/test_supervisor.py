@@ -12,9 +12,9 @@ import pytest
 
 from tests import victims
 from tests.victims import ROOT, alive_with, until
-from tuner import processes, supervisor
-from tuner.server import _BOOT
-from tuner.supervisor import RENEW, STOP, TAG_VARIABLE
+from tuner.hosts import processes, supervisor
+from tuner.hosts.server import _BOOT
+from tuner.hosts.supervisor import RENEW, STOP, TAG_VARIABLE
 
 
 class Supervised:
@@ -177,7 +177,7 @@ def test_an_owner_that_dies_before_it_said_what_to_start_leaves_nothing(
 def test_it_needs_nothing_but_the_standard_library() -> None:
     program = (
         f"import sys; sys.path.append({str(ROOT)!r}); before = set(sys.modules)\n"
-        "import tuner.supervisor\n"
+        "import tuner.hosts.supervisor\n"
         "print(*sorted(name.split('.')[0] for name in set(sys.modules) - before))"
     )
     result = subprocess.run(

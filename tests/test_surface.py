@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from tuner.definitions.surface import Surface
+from tuner.definitions.validation import load
 from tuner.errors import DefinitionError
-from tuner.surface import Surface
-from tuner.validation import load
 
 QUICKSTART = Path(__file__).parent.parent / "studies/quickstart/surface.yaml"
 POINT = {"concurrency": 1, "output_tok_s": 10.0, "ttft_ms": 100.0}

@@ -1,7 +1,7 @@
 import pytest
 
-from tuner.observation import Completed, Crashed, Duplicate, Ours, Pruned, Result
-from tuner.telling import IN_FLIGHT, Told, remarks, tell_as
+from tuner.search.observation import Completed, Crashed, Duplicate, Ours, Pruned, Result
+from tuner.search.telling import IN_FLIGHT, Told, remarks, tell_as
 
 RESULTS: list[Result] = [
     Completed(1.2, {1: 1.2}),

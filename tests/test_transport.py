@@ -4,9 +4,9 @@ import httpx
 import pytest
 
 from tests.test_connection import CHUNKED, OK, answering, server
-from tuner.connection import RawExchange
+from tuner.http.connection import RawExchange
+from tuner.http.transport import RecordingTransport
 from tuner.load import run
-from tuner.transport import RecordingTransport
 
 
 def client() -> httpx.AsyncClient:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tests.rehearsed import free_port
-from tuner import processes
-from tuner.definitions import EngineDefinition, Objective
+from tuner.definitions.models import EngineDefinition, Objective
 from tuner.engines.base import LaunchSpec
-from tuner.executor import Slot
-from tuner.quality import OutputQuality
-from tuner.trial import TrialNote, TrialOrder, effective_key, run_trial
+from tuner.hosts import processes
+from tuner.hosts.executor import Slot
+from tuner.measuring.quality import OutputQuality
+from tuner.night.trial import TrialNote, TrialOrder, effective_key, run_trial
 
 OBJECTIVE = Objective.model_validate_json(
     '{"ladder": [{"concurrency": 1}, {"concurrency": 8}], "input_tokens": 16,'

@@ -6,10 +6,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuner.definitions import Objective, SpaceDefinition, StudyDefinition
+from tuner.definitions.models import Objective, SpaceDefinition, StudyDefinition
+from tuner.definitions.surface import Surface
+from tuner.definitions.validation import load, load_study
 from tuner.errors import DefinitionError
-from tuner.surface import Surface
-from tuner.validation import load, load_study
 
 GOOD = Path(__file__).parent / "bad_input" / "good"
 SURFACE = "time_scale: 100\ntable:\n  - {concurrency: 1, output_tok_s: 9, ttft_ms: 100}\n"

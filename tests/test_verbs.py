@@ -8,7 +8,8 @@ import pytest
 
 from tests.evening import broken, edit, folder, hosts, keep, launch, served, won
 from tests.nightly import Heard
-from tuner import engines, verbs
+from tuner import engines
+from tuner.definitions.validation import load_study
 from tuner.errors import (
     DefinitionError,
     EngineError,
@@ -19,7 +20,8 @@ from tuner.errors import (
     TunerError,
 )
 from tuner.records import Records, locked
-from tuner.validation import load_study
+from tuner.verbs import inspect
+from tuner.verbs import run as run_verb
 
 
 class Listening(Heard):
@@ -43,14 +45,14 @@ def run(night, monkeypatch):
 
     def start(outcome=served):
         heard = Listening()
-        monkeypatch.setitem(sys.modules, "tuner.hosts", hosts(outcome))
-        return verbs.run(night, lambda study: heard), heard
+        monkeypatch.setitem(sys.modules, "tuner.hosts.cluster", hosts(outcome))
+        return run_verb.run(night, lambda study: heard), heard
 
     return start
 
 
 def test_check_says_what_a_study_holds(night):
-    found = verbs.check(night)
+    found = inspect.check(night)
     assert found.engine == "rehearsal"
     assert (found.parameters, found.hypotheses, found.ladder) == (3, 2, [1, 8])
     assert found.not_ready == []
@@ -60,15 +62,15 @@ def test_check_says_what_a_study_holds(night):
 def test_check_names_a_sampler_that_does_not_exist(night):
     edit(night, "study.yaml", "model: small", "model: small\nsearch: {sampler: TPESamplr}")
     with pytest.raises(TunerError, match="TPESamplr"):
-        verbs.check(night)
+        inspect.check(night)
 
 
 def test_check_says_what_this_machine_lacks(night, monkeypatch):
     monkeypatch.setattr(engines, "preflight", lambda spec: ["there is no engine here"])
-    assert verbs.check(night).not_ready == ["there is no engine here"]
+    assert inspect.check(night).not_ready == ["there is no engine here"]
 
 
-@pytest.mark.parametrize("verb", [verbs.check, verbs.plan, verbs.show])
+@pytest.mark.parametrize("verb", [inspect.check, inspect.plan, inspect.show])
 def test_a_folder_that_is_no_study_is_refused(tmp_path, verb):
     with pytest.raises(DefinitionError, match=r"no study\.yaml in this folder"):
         verb(tmp_path)
@@ -79,12 +81,12 @@ def test_a_folder_that_is_no_study_is_refused(tmp_path, verb):
 def test_reading_verbs_write_nothing(night):
     won(night)
     before = {path: path.read_bytes() for path in night.rglob("*") if path.is_file()}
-    verbs.check(night)
-    verbs.plan(night)
-    verbs.show(night)
-    verbs.show_trial(night, 0)
-    verbs.pareto(night, "tok_s_per_user", "tok_s_per_gpu")
-    verbs.export(night, None, "shell")
+    inspect.check(night)
+    inspect.plan(night)
+    inspect.show(night)
+    inspect.show_trial(night, 0)
+    inspect.pareto(night, "tok_s_per_user", "tok_s_per_gpu")
+    inspect.export(night, None, "shell")
     assert {path: path.read_bytes() for path in night.rglob("*") if path.is_file()} == before
 
 
@@ -93,13 +95,13 @@ def test_one_launch_is_shown_with_its_log_and_what_it_runs_with(night, monkeypat
     keep(night, launch(study, 0, effective={"a": 1}),
          launch(study, 1, "search", {"attention-backend": "fa3"}, effective={"a": 2}))  # fmt: skip
     monkeypatch.chdir(night.parent)
-    view = verbs.show_trial(night, 1)
+    view = inspect.show_trial(night, 1)
     assert view.log == "night/trials/0001/server.log"
     assert view.unlike_baseline == {"a": 2}
     assert view.record.number == view.row.number == 1
     assert view.rehearsal
     with pytest.raises(TunerError, match="no trial 2"):
-        verbs.show_trial(night, 2)
+        inspect.show_trial(night, 2)
 
 
 def test_a_run_goes_on_until_the_budget_is_used_up(night, run):

@@ -5,11 +5,11 @@ import json
 import pytest
 
 from tests.evening import died, edit, folder, keep, launch, won
+from tuner.definitions.validation import load_study
 from tuner.errors import TunerError
-from tuner.measurement import EngineLoad
+from tuner.measuring.measurement import EngineLoad
 from tuner.records import Records
-from tuner.validation import load_study
-from tuner.views import (
+from tuner.views.results import (
     StudyView,
     changes,
     front,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.victims import free_port, python
-from tuner.server import Server
-from tuner.watch import Watch
+from tuner.hosts.server import Server
+from tuner.night.watch import Watch
 
 SERVES = """
 import socket, sys, time

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tuner.definitions.yaml_source import parse, read
 from tuner.errors import DefinitionError
-from tuner.yaml_source import parse, read
 
 
 def value_of(text):

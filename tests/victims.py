@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tuner import processes
 from tuner.engines.base import LaunchCommand
-from tuner.server import Server
-from tuner.supervisor import TAG_VARIABLE
+from tuner.hosts import processes
+from tuner.hosts.server import Server
+from tuner.hosts.supervisor import TAG_VARIABLE
 
 ROOT = Path(__file__).resolve().parent.parent
 DEADLINE_S = 60.0
@@ -117,7 +117,7 @@ OWNER = """
 import sys, time
 from pathlib import Path
 from tests import victims
-from tuner.server import Server
+from tuner.hosts.server import Server
 folder, lease_s, program = Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
 server = Server.start(
     victims.python(program), folder=folder, port=victims.free_port(), tag="owned",

@@ -36,9 +36,10 @@ def cli() -> None:
 @JSON
 def check(study: Path, as_json: bool) -> None:
     """Read the study and say every fault; start nothing."""
-    from tuner import console, verbs
+    from tuner.console import show as console
+    from tuner.verbs import inspect
 
-    result = verbs.check(study)
+    result = inspect.check(study)
     _answer(result, as_json, console.show_check)
 
 
@@ -47,9 +48,10 @@ def check(study: Path, as_json: bool) -> None:
 @JSON
 def plan(study: Path, as_json: bool) -> None:
     """The night on paper: launches in order, commands, minutes, what the budget drops."""
-    from tuner import console, verbs
+    from tuner.console import show as console
+    from tuner.verbs import inspect
 
-    _answer(verbs.plan(study), as_json, console.show_plan)
+    _answer(inspect.plan(study), as_json, console.show_plan)
 
 
 @cli.command()
@@ -57,10 +59,11 @@ def plan(study: Path, as_json: bool) -> None:
 @JSON
 def run(study: Path, as_json: bool) -> None:
     """Start the study, or continue it where its records end."""
-    from tuner import console, verbs
-    from tuner.progress import progress
+    from tuner.console import show as console
+    from tuner.console.progress import progress
+    from tuner.verbs.run import run as run_study
 
-    result = verbs.run(study, progress)
+    result = run_study(study, progress)
     _answer(result, as_json, console.show_study)
     if not result.feasible:
         sys.exit(EXIT_NOTHING_FEASIBLE)
@@ -72,12 +75,13 @@ def run(study: Path, as_json: bool) -> None:
 @JSON
 def show(study: Path, trial: int | None, as_json: bool) -> None:
     """Verdicts, hypotheses and trials so far; or one TRIAL in full."""
-    from tuner import console, verbs
+    from tuner.console import show as console
+    from tuner.verbs import inspect
 
     if trial is not None:
-        _answer(verbs.show_trial(study, trial), as_json, console.show_trial)
+        _answer(inspect.show_trial(study, trial), as_json, console.show_trial)
     else:
-        _answer(verbs.show(study), as_json, console.show_study)
+        _answer(inspect.show(study), as_json, console.show_study)
 
 
 @cli.command()
@@ -87,9 +91,10 @@ def show(study: Path, trial: int | None, as_json: bool) -> None:
 @JSON
 def pareto(study: Path, x: str, y: str, as_json: bool) -> None:
     """The configurations that no other beats in both metrics, such as ttft_ms.p99@10."""
-    from tuner import console, verbs
+    from tuner.console import show as console
+    from tuner.verbs import inspect
 
-    _answer(verbs.pareto(study, x, y), as_json, console.show_front)
+    _answer(inspect.pareto(study, x, y), as_json, console.show_front)
 
 
 @cli.command()
@@ -104,9 +109,9 @@ def pareto(study: Path, x: str, y: str, as_json: bool) -> None:
 )
 def export(study: Path, trial: int | None, form: Any) -> None:
     """The launch command of the winner; of the baseline where nothing beats it."""
-    from tuner import verbs
+    from tuner.verbs import inspect
 
-    click.echo(verbs.export(study, trial, form), nl=False)
+    click.echo(inspect.export(study, trial, form), nl=False)
 
 
 def _answer(result: Any, as_json: bool, show_it: Callable[[Any], None]) -> None:

@@ -10,13 +10,13 @@ from typing import Literal
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
-from tuner.definitions import Value
+from tuner.definitions.models import Value
 from tuner.engines.base import EngineFacts
 from tuner.errors import RecordsError, StudyBusy, StudyError
-from tuner.failures import Failure
+from tuner.failures.classifier import Failure
 from tuner.frozen import Frozen
-from tuner.measurement import RungMeasurement
-from tuner.quality import OutputQuality
+from tuner.measuring.measurement import RungMeasurement
+from tuner.measuring.quality import OutputQuality
 
 SCHEMA = 1
 

@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 
 from tests.nightly import Heard, SimulatedExecutor, completed, study
-from tuner.analysis import time_use
+from tuner.night.study import StudyRun
 from tuner.records import Records
-from tuner.search import Searcher
-from tuner.study import StudyRun
+from tuner.search.searcher import Searcher
+from tuner.verdicts.analysis import time_use
 
 GOAL_S = 1.0
 

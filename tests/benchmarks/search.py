@@ -17,10 +17,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-import tuner.search
-from tuner.definitions import SpaceDefinition, Value
-from tuner.search import Completed, Crashed, Observation, Searcher
-from tuner.space import Configuration, Space
+import tuner.search.searcher
+from tuner.definitions.models import SpaceDefinition, Value
+from tuner.definitions.space import Configuration, Space
+from tuner.search.searcher import Completed, Crashed, Observation, Searcher
 
 NOISE = 0.02
 LAUNCHES = 60
@@ -147,7 +147,7 @@ class Outcome:
 
 def play(server: Server, method: Method, seed: int) -> Outcome:
     """One night: three launches of the baseline, then proposals."""
-    tuner.search.LIKELY_CRASH = 0.5 if method.blame else math.inf
+    tuner.search.searcher.LIKELY_CRASH = 0.5 if method.blame else math.inf
     rng = random.Random(seed)
     searcher = Searcher(
         server.space,

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from tuner.definitions import EngineDefinition, Value
+from tuner.definitions.models import EngineDefinition, Value
 from tuner.engines.spelling import resolve, shell_word, shown_argv, shown_env
 from tuner.frozen import Frozen
 
 if TYPE_CHECKING:
-    from tuner.http import Http
+    from tuner.http.client import Http
     from tuner.load import Api
 
 

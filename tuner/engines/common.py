@@ -6,7 +6,7 @@ An engine's own module holds only its names: flags, endpoints, metrics, log line
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from tuner.definitions import Value
+from tuner.definitions.models import Value
 from tuner.engines.base import EngineFacts, LaunchCommand, LaunchSpec
 from tuner.engines.interpreter import (
     Installed,
@@ -19,10 +19,10 @@ from tuner.engines.interpreter import (
 from tuner.engines.readback import gauges
 from tuner.engines.spelling import resolve, spell, unset_references
 from tuner.errors import EngineError, HttpError
-from tuner.flag_names import canonical, is_variable
+from tuner.flags.names import canonical, is_variable
 
 if TYPE_CHECKING:
-    from tuner.http import Http
+    from tuner.http.client import Http
     from tuner.load import Api
 
 GENERATION_TIMEOUT_S = 60.0

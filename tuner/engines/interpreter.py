@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from tuner.definitions import EngineDefinition, Launch
+from tuner.definitions.models import EngineDefinition, Launch
 from tuner.engines.base import LaunchSpec
 from tuner.engines.spelling import resolve, unset_references
 from tuner.errors import EngineError

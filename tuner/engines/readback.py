@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tuner.definitions import Value
-from tuner.flag_names import canonical
-from tuner.secret_names import HIDDEN, is_secret_flag
+from tuner.definitions.models import Value
+from tuner.flags.names import canonical
+from tuner.flags.secrets import HIDDEN, is_secret_flag
 
 _OPEN, _CLOSE, _QUOTES = "([{<", ")]}>", "'\""
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import tuner
+from tuner.definitions.nearest import did_you_mean
+from tuner.definitions.surface import Surface
+from tuner.definitions.validation import load
 from tuner.engines.base import LaunchSpec
 from tuner.engines.interpreter import in_folder, launch_words
 from tuner.engines.sglang import SGLangEngine
 from tuner.errors import DefinitionError, EngineError
-from tuner.nearest import did_you_mean
-from tuner.sglang_flag_table import VERSION
-from tuner.sglang_flags import FLAGS
-from tuner.surface import Surface
-from tuner.validation import load
+from tuner.flags.sglang import FLAGS
+from tuner.flags.sglang_table import VERSION
 
 
 class RehearsalEngine(SGLangEngine):

@@ -5,10 +5,10 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping
 
-from tuner.definitions import Value
+from tuner.definitions.models import Value
 from tuner.errors import EngineError
-from tuner.flag_names import canonical, is_variable
-from tuner.secret_names import is_secret_flag, is_secret_variable
+from tuner.flags.names import canonical, is_variable
+from tuner.flags.secrets import is_secret_flag, is_secret_variable
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _NUMBER = re.compile(r"-\d+(\.\d+)?([eE][-+]?\d+)?")

@@ -4,13 +4,13 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tuner.definitions import Value
+from tuner.definitions.models import Value
 from tuner.engines.base import EngineFacts
 from tuner.engines.common import GENERATION_TIMEOUT_S, PROBE_TOKENS, CommonEngine
 from tuner.engines.readback import as_flags, labels, last_match, printed_pairs
 
 if TYPE_CHECKING:
-    from tuner.http import Http
+    from tuner.http.client import Http
     from tuner.load import Api
 
 SEED = 0

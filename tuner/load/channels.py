@@ -3,8 +3,7 @@
 import logging
 from typing import Protocol
 
-from tuner.connection import STALL_S, Connection, RawExchange
-from tuner.http import (
+from tuner.http.client import (
     StockChannel,
     needs_proxy,
     public_url,
@@ -12,6 +11,7 @@ from tuner.http import (
     server_url,
     tls_context,
 )
+from tuner.http.connection import STALL_S, Connection, RawExchange
 
 log = logging.getLogger(__name__)
 

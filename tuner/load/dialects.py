@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 import orjson
 
-from tuner.connection import RawExchange
 from tuner.errors import HttpProtocolError
+from tuner.http.connection import RawExchange
 from tuner.load import sse
 from tuner.load.plan import Api
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from tuner.measurement import RequestTiming
+from tuner.measuring.measurement import RequestTiming
 
 Api = Literal["completions", "generate"]
 

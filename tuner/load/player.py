@@ -7,13 +7,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from time import perf_counter
 
-from tuner.connection import RawExchange
 from tuner.errors import HttpUnreachable
+from tuner.http.connection import RawExchange
 from tuner.load.channels import Channel, open_channels
 from tuner.load.dialects import DIALECTS, Reply, decode, spread
 from tuner.load.plan import Played, RungPlan, Target
 from tuner.load.prompts import Prompts, residual_lengths
-from tuner.measurement import RequestTiming
+from tuner.measuring.measurement import RequestTiming
 
 Probe = Callable[[], Awaitable[tuple[float, float] | None]]
 

@@ -4,7 +4,10 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 
-from tuner.definitions import Value
+from tuner.definitions.models import Value
+from tuner.definitions.surface import Crash
+from tuner.flags.sglang import FLAGS
+from tuner.flags.sglang_table import VERSION
 from tuner.rehearsal import death, journal
 from tuner.rehearsal.behaviour import Behaviour
 from tuner.rehearsal.generation import (
@@ -17,9 +20,6 @@ from tuner.rehearsal.generation import (
 )
 from tuner.rehearsal.pacing import Pacer, Stream
 from tuner.rehearsal.wire import Connection, Request
-from tuner.sglang_flag_table import VERSION
-from tuner.sglang_flags import FLAGS
-from tuner.surface import Crash
 
 _HEALTH_PATIENCE_S = 20.0
 _LOG_EVERY_TOKENS = 40.0

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tuner.conditions import holds
-from tuner.definitions import Value
-from tuner.surface import Conditional, PerConcurrency, Phase, Surface
+from tuner.definitions.conditions import holds
+from tuner.definitions.models import Value
+from tuner.definitions.surface import Conditional, PerConcurrency, Phase, Surface
 
 PHASES: Sequence[Phase] = (
     "arguments", "distributed", "weights", "kv-cache", "graphs", "warmup",

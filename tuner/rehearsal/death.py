@@ -5,8 +5,8 @@ import signal
 import time
 from typing import NoReturn
 
+from tuner.definitions.surface import Crash
 from tuner.rehearsal import journal
-from tuner.surface import Crash
 
 _SIGQUIT_AT_LAUNCH = "Received sigquit from a child process. It usually means the child failed."
 _SIGQUIT_SERVING = "SIGQUIT received. signum=3, frame=None. It usually means one child failed."

@@ -4,8 +4,8 @@ import sys
 from collections.abc import Mapping
 from datetime import datetime
 
-from tuner.definitions import Value
-from tuner.sglang_flags import FLAGS
+from tuner.definitions.models import Value
+from tuner.flags.sglang import FLAGS
 
 
 def stamp() -> str:

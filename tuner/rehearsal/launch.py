@@ -11,15 +11,15 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tuner.definitions import Value
+from tuner.definitions.models import Value
+from tuner.definitions.surface import Phase, Surface
+from tuner.definitions.validation import load
 from tuner.errors import DefinitionError
+from tuner.flags.sglang import parse
+from tuner.flags.sglang_table import VERSION
 from tuner.rehearsal import death, journal
 from tuner.rehearsal.app import App
 from tuner.rehearsal.behaviour import Behaviour, Resolved, resolve
-from tuner.sglang_flag_table import VERSION
-from tuner.sglang_flags import parse
-from tuner.surface import Phase, Surface
-from tuner.validation import load
 
 NONCE = "TUNER_REHEARSAL_NONCE"
 """The variable that makes a launch's noise repeatable."""

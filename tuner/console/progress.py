@@ -1,0 +1,175 @@
+"""What a run shows while it runs: a live panel on a terminal, plain lines everywhere else."""
+
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from tuner.console.show import label, plain, said_changes, terminal
+from tuner.definitions.models import Value
+from tuner.definitions.validation import LoadedStudy
+from tuner.measuring.measurement import RungMeasurement
+from tuner.night.budget import BudgetClock
+from tuner.night.launches import time_scale
+from tuner.night.schedule import Job
+from tuner.night.trial import TrialNote, TrialOrder
+from tuner.records import Records, TrialRecord
+from tuner.verdicts.decision import reference
+from tuner.verdicts.score import score, throughput
+from tuner.views.results import changes, outcome_words, rehearsal
+
+
+def progress(study: LoadedStudy) -> "PlainProgress":
+    """A live panel where stderr is a terminal, plain lines where it is not."""
+    console = terminal(stderr=True)
+    return LiveProgress(study, console) if console.is_terminal else PlainProgress(study, console)
+
+
+class PlainProgress:
+    """One line an event, to stderr: for pipes, logs and cron."""
+
+    def __init__(self, study: LoadedStudy, console: Console) -> None:
+        self._study = study
+        self._console = console
+
+    def __enter__(self) -> Self:
+        for line in label(rehearsal(self._study), time_scale(self._study)):
+            self._console.print(line, soft_wrap=True)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return None
+
+    def preparing(self, what: str) -> None:
+        """Say what is waited for."""
+        self._say(what)
+
+    def started(self, job: Job, order: TrialOrder) -> None:
+        """Name the launch."""
+        what = order.hypothesis or job.kind
+        self._say(f"trial {order.number} {what}: {self._what(order.values)}")
+
+    def note(self, note: TrialNote) -> None:
+        """Say the numbers of a rung that is done."""
+        if note.rung is not None:
+            rate = throughput(note.rung, self._study.objective)
+            self._say(f"trial {note.number} at {note.rung.concurrency}: {rate:.4g} tok/s")
+
+    def ended(self, record: TrialRecord, records: Sequence[TrialRecord]) -> None:
+        """Say what came of the launch."""
+        value = _score(self._study, record, records)
+        text = f", score {value:.4f}" if value is not None else ""
+        self._say(
+            f"trial {record.number} {outcome_words(self._study, record)}{text}"
+            f" ({record.duration_s:.1f} s)"
+        )
+
+    def tick(self, clock: BudgetClock) -> None:
+        """Lines are for events, not for time."""
+
+    def _what(self, values: dict[str, Value]) -> str:
+        return said_changes(changes(values, self._study))
+
+    def _say(self, text: str) -> None:
+        self._console.print(f"{time.strftime('%H:%M:%S')} {plain(text)}", soft_wrap=True)
+
+
+def _score(study: LoadedStudy, record: TrialRecord, records: Sequence[TrialRecord]) -> float | None:
+    base = reference(records, study.objective, study.baseline.key)
+    return score(record.rungs, base, study.objective)
+
+
+class LiveProgress(PlainProgress):
+    """The same lines scrolling above a panel: launch, rungs, best so far, time left."""
+
+    def __init__(self, study: LoadedStudy, console: Console) -> None:
+        super().__init__(study, console)
+        self._live = Live(console=console, refresh_per_second=4, transient=True)
+        self._current: dict[int, tuple[str, TrialNote | None, float]] = {}
+        self._rungs: dict[int, list[RungMeasurement]] = {}
+        self._records: Sequence[TrialRecord] = list(Records(study.folder))
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._live.stop()
+
+    def started(self, job: Job, order: TrialOrder) -> None:
+        """Put the launch on the panel."""
+        what = order.hypothesis or job.kind
+        text = f"{job.phase} · {what} · {self._what(order.values)}"
+        self._current[order.number] = (text, None, time.monotonic())
+        self._rungs[order.number] = []
+
+    def note(self, note: TrialNote) -> None:
+        """Update where the launch is."""
+        text, _, begun = self._current.get(note.number, ("", None, time.monotonic()))
+        self._current[note.number] = (text, note, begun)
+        if note.rung is not None:
+            self._rungs.setdefault(note.number, []).append(note.rung)
+
+    def ended(self, record: TrialRecord, records: Sequence[TrialRecord]) -> None:
+        """Take the launch off the panel and leave its line."""
+        self._current.pop(record.number, None)
+        self._records = records
+        super().ended(record, records)
+
+    def tick(self, clock: BudgetClock) -> None:
+        """Redraw."""
+        self._live.update(Panel(Group(*self._trials(), self._best(), self._left(clock))))
+
+    def _trials(self) -> list[Table]:
+        return [self._trial(number) for number in self._current]
+
+    def _trial(self, number: int) -> Table:
+        text, note, begun = self._current[number]
+        where = "starting" if note is None else note.phase
+        if note is not None and note.concurrency is not None:
+            where = f"rung {note.concurrency}"
+        table = Table.grid(padding=(0, 2))
+        table.add_row(f"trial {number}", where, f"{time.monotonic() - begun:.0f} s", Text(text))
+        done = [
+            f"{r.concurrency}: {throughput(r, self._study.objective):.4g}"
+            for r in self._rungs.get(number, [])
+        ]
+        table.add_row("", "tok/s", "", "  ".join(done) or "-")
+        return table
+
+    def _best(self) -> Text:
+        values = [(_score(self._study, r, self._records), r) for r in self._records]
+        scored = [(v, r) for v, r in values if v is not None and r.kind != "baseline"]
+        if not scored:
+            return Text("best so far: the baseline")
+        value, record = max(scored, key=lambda pair: pair[0])
+        what = self._what(record.values)
+        return Text(
+            f"best single launch so far: {value - 1:+.1%} in trial {record.number} ({what})"
+        )
+
+    def _left(self, clock: BudgetClock) -> Text:
+        launches = clock.launches_left(self._records, len(self._current))
+        if launches is None:
+            return Text("the budget has no limit")
+        left = timedelta(seconds=int(launches * clock.launch_s))
+        said = f" · REHEARSAL at {time_scale(self._study):g}x" if rehearsal(self._study) else ""
+        return Text(f"{launches} launches left, about {left}{said}")

@@ -1,0 +1,384 @@
+"""Answers for people: tables and small pictures on stdout."""
+
+import math
+import re
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tuner.definitions.models import Value
+from tuner.definitions.space import MAX_COUNT
+from tuner.verbs.inspect import Check, TrialView
+from tuner.verdicts.ledger import LedgerRow
+from tuner.views.plan import Plan, PlannedPart
+from tuner.views.results import DeadEnd, Front, StudyView, TrialRow
+
+VERDICT_STYLE = {
+    "helps": "green",
+    "regresses": "red",
+    "blocked": "red",
+    "crashes": "red",
+    "wrong output": "red",
+}
+CHART_WIDTH, CHART_HEIGHT = 60, 14
+MARKS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+WIDE = 160
+"""Columns where there is no terminal to ask."""
+NARROW = 78
+"""Columns that the trials need beside their rates."""
+LINE_CHARS = 150
+"""Of a cause, in tables; the whole of it is shown with its trial."""
+
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
+
+
+def terminal(*, stderr: bool = False) -> Console:
+    """A console that prints every text as it is: causes come from logs, and may look like markup
+    or name an emoji."""
+    width = None if (sys.stderr if stderr else sys.stdout).isatty() else WIDE
+    return Console(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
+
+
+def plain(text: str) -> str:
+    """The text without what a terminal would obey: colours, cursor movements, line ends."""
+    without = _ESCAPE.sub("", text)
+    return "".join(c if c.isprintable() else " " for c in without)
+
+
+def one_line(text: str, chars: int = LINE_CHARS) -> str:
+    """The text in a line of at most that many characters, cut with an ellipsis."""
+    line = " ".join(plain(text).split())
+    return line if len(line) <= chars else f"{line[: chars - 2].rstrip()} …"
+
+
+def said_changes(changed: Mapping[str, Value]) -> str:
+    """`ep-size=8, cuda-graph unset`, or that nothing differs from the baseline."""
+    words = [
+        f"{name} unset" if value is None else f"{name}={_spelt(value)}"
+        for name, value in changed.items()
+    ]
+    return plain(", ".join(words)) or "the baseline"
+
+
+def _spelt(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _number(value: float) -> str:
+    """Four digits that count, never an exponent."""
+    return f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"
+
+
+def label(rehearsal: bool, time_scale: float | None = None) -> list[Text]:
+    """The line above everything that is no benchmark; none for a real engine."""
+    if not rehearsal:
+        return []
+    pace = f", {time_scale:g} surface seconds in one real second" if time_scale else ""
+    return [Text(f"REHEARSAL{pace}: numbers in surface time, not a benchmark", style="yellow")]
+
+
+def show_check(check: Check) -> None:
+    """One paragraph: the study has no faults, and what could not be verified here."""
+    out = terminal()
+    ladder = ", ".join(str(concurrency) for concurrency in check.ladder)
+    out.print(
+        f"{check.study}: no faults. Engine {check.engine}, {check.parameters} parameters "
+        f"({_size(check)}), {check.hypotheses} hypotheses, ladder {ladder}."
+    )
+    for sentence in check.not_ready:
+        out.print(f"not ready on this machine: {sentence}", style="yellow")
+
+
+def _size(check: Check) -> str:
+    if check.configurations is not None:
+        return f"{check.configurations} configurations"
+    return "a continuous space" if check.continuous else f"more than {MAX_COUNT:,} combinations"
+
+
+def show_plan(plan: Plan) -> None:
+    """The night part by part, with the commands below."""
+    out = terminal()
+    for line in label(plan.rehearsal):
+        out.print(line)
+    if plan.parts:
+        table = Table("phase", "what", "launches", "minutes", "does not fit", box=None)
+        for part in plan.parts:
+            table.add_row(*_planned(part))
+        out.print(table)
+    out.print(_arithmetic(plan))
+    for part in plan.parts:
+        if part.command:
+            out.print(f"\n# {part.phase}: {one_line(part.what)}\n{part.command}", soft_wrap=True)
+
+
+def _planned(part: PlannedPart) -> tuple[str, ...]:
+    dropped = str(part.dropped) if part.dropped else ""
+    what = one_line(part.what)
+    return part.phase, what, str(part.launches), f"{part.minutes:.1f}", dropped
+
+
+def _arithmetic(plan: Plan) -> str:
+    made = f"{plan.launches_made} launches made"
+    if plan.launches_left == 0:
+        return f"{made}: the budget is used up. A larger one continues the study."
+    if not plan.parts:
+        return f"{made}: nothing is left to try."
+    source = "measured here" if plan.launch_s_measured else "an estimate: nothing was launched yet"
+    left = "no limit on launches" if plan.launches_left is None else f"{plan.launches_left} left"
+    return (
+        f"{made}, {left}; {plan.launch_s:.0f} s a launch ({source}), "
+        f"{plan.ladder_s:.0f} s of it load: {_duration(plan.minutes)}."
+    )
+
+
+def _duration(minutes: float) -> str:
+    return f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.1f} hours"
+
+
+def show_study(view: StudyView) -> None:
+    """The verdict, hypotheses, what never to try again, the trials.
+
+    Where that is more than a screen the verdict comes once more: it is seen without scrolling,
+    whichever end the reader is at.
+    """
+    out = terminal()
+    verdict = [*_changed(view), *_verdict(view)]
+    body = Group(*_sections(view, out.width))
+    out.print(*label(view.rehearsal, view.time_scale), *verdict, body, sep="\n")
+    if len(out.render_lines(body, pad=False)) + len(verdict) >= out.height:
+        out.print(Text(""), *verdict, sep="\n")
+
+
+def _sections(view: StudyView, width: int) -> list[RenderableType]:
+    parts: list[RenderableType] = [Text("")]
+    if view.hypotheses:
+        parts += [_hypotheses(view.hypotheses), Text("")]
+    parts += [Text(sentence) for sentence in view.located]
+    parts += [_never(dead_end) for dead_end in view.never_again]
+    if view.located or view.never_again:
+        parts.append(Text(""))
+    if not view.trials:
+        return [*parts, Text(f"Nothing was launched yet: tuner run {shlex.quote(view.study)}")]
+    parts += [_trials(view.trials, width), Text("")]
+    parts += [Text(_time(view)), Text(view.noise)]
+    return [*parts, Text(f"ended: {view.ended}")] if view.ended else parts
+
+
+def _verdict(view: StudyView) -> list[Text]:
+    sentence = plain(view.conclusion.sentence)
+    if view.winner_changes is None:
+        return [Text(sentence, style="bold")]
+    style = "bold green"
+    return [
+        Text(f"Winner: {said_changes(view.winner_changes)}", style=style),
+        Text(sentence, style=style),
+        Text(f"tuner export {shlex.quote(view.study)}", style=style),
+    ]
+
+
+def _changed(view: StudyView) -> list[Text]:
+    if not view.changed:
+        return []
+    said = f"CHANGED: {plain(view.changed)}: judged anew here, and no run will continue it"
+    return [Text(said, style="bold red")]
+
+
+def _trials(rows: Sequence[TrialRow], width: int) -> Table:
+    """Rates by rung where there is room for them beside what was changed."""
+    rungs = sorted({concurrency for row in rows for concurrency in row.tok_s})
+    if width < NARROW + 8 * len(rungs):
+        rungs = []
+    table = Table(box=None, show_edge=False)
+    for name in ("trial", "what", "score", *(f"tok/s\n@{rung}" for rung in rungs), "time"):
+        table.add_column(name, no_wrap=name != "what", vertical="top")
+    table.add_column("changes, and what came of them", overflow="fold")
+    for row in rows:
+        rates = [_number(row.tok_s[rung]) if rung in row.tok_s else "" for rung in rungs]
+        table.add_row(
+            str(row.number),
+            row.hypothesis or row.kind,
+            "" if row.score is None else f"{row.score:.4f}",
+            *rates,
+            f"{row.duration_s:.0f} s",
+            _came_of(row),
+        )
+    return table
+
+
+def _came_of(row: TrialRow) -> Text:
+    """Changes alone where all went well: the score says so."""
+    text = Text(said_changes(row.changes))
+    if row.outcome != "completed":
+        style = "red" if row.outcome == "failed" else "dim"
+        text.append(f"\n{one_line(row.words)}", style=style)
+    if row.ran_at:
+        ran = ", ".join(f"{rung} ran at {_number(mean)}" for rung, mean in row.ran_at.items())
+        text.append(f"\n{ran}", style="yellow")
+    if row.breaches:
+        text.append(f"\nbreaks {row.breaches[0]}", style="red")
+    return text
+
+
+def _hypotheses(rows: Sequence[LedgerRow]) -> Table:
+    table = Table("hypothesis", "expected", "verdict", "in words", box=None, show_edge=False)
+    for row in rows:
+        low, high = row.expected_percent
+        verdict = Text(row.verdict, style=VERDICT_STYLE.get(row.verdict, ""))
+        table.add_row(
+            row.id,
+            f"{low:g} to {high:g} %",
+            verdict,
+            one_line(row.words.removeprefix(f"{row.verdict}: ")),
+        )
+    return table
+
+
+def _never(dead_end: DeadEnd) -> Text:
+    """What is blamed stands for all that these launches had in common."""
+    said = said_changes(dead_end.suspects or dead_end.changes)
+    every = len(dead_end.changes)
+    narrowed = 0 < len(dead_end.suspects) < every
+    blamed = f", blamed out of {every} changes" if narrowed else ""
+    trials = ", ".join(str(number) for number in dead_end.trials)
+    where = f"{'trials' if len(dead_end.trials) > 1 else 'trial'} {trials}"
+    text = Text(f"never again: {said} ({where}{blamed}) [{dead_end.kind}]")
+    return text.append(f"\n  {one_line(dead_end.cause)}\n  {plain(dead_end.advice)}")
+
+
+def _time(view: StudyView) -> str:
+    parts = [f"{use.name} {use.share:.0%}" for use in view.time_use if use.by == "phase"]
+    total = sum(row.duration_s for row in view.trials)
+    return f"{len(view.trials)} launches, {_duration(total / 60)}: {', '.join(parts)}"
+
+
+def show_trial(view: TrialView) -> None:
+    """One launch in full: what came of it, rungs, arguments read back, command, log."""
+    out = terminal()
+    record, row = view.record, view.row
+    lines = [
+        *label(view.rehearsal),
+        f"trial {record.number} ({record.hypothesis or record.kind}): {plain(row.words)}",
+        f"changes: {said_changes(row.changes)}",
+    ]
+    if record.failure is not None:
+        blame = ", ".join(record.failure.blame) or "nothing by name"
+        lines += [f"blamed: {plain(blame)}", f"advice: {plain(record.failure.advice)}"]
+    lines += [f"breaks: {breach}" for breach in row.breaches]
+    phases = ", ".join(f"{name} {seconds:.1f}" for name, seconds in record.phase_s.items())
+    lines.append(
+        f"took: {record.duration_s:.1f} s{f' ({phases})' if phases else ''}"
+        f" from {record.started_at}"
+    )
+    out.print(*lines, sep="\n")
+    if record.rungs:
+        out.print(_rungs(view))
+    for rung in record.rungs:
+        if rung.first_error:
+            out.print(f"first error at {rung.concurrency}: {one_line(rung.first_error)}")
+    if record.effective:
+        unlike = said_changes(view.unlike_baseline) if view.unlike_baseline else "nothing"
+        out.print(
+            f"runs with, unlike the baseline: {unlike}"
+            f" ({len(record.effective)} arguments were read back; --json has all)"
+        )
+    if record.command:
+        out.print(f"command: {record.command}\nlog: {view.log}", soft_wrap=True)
+
+
+def _rungs(view: TrialView) -> Table:
+    table = Table(
+        "at",
+        "output tok/s",
+        "total tok/s",
+        "ttft p50/p99 ms",
+        "tpot p50/p99 ms",
+        "running",
+        "queued",
+        "requests",
+        "failed",
+        box=None,
+        show_edge=False,
+    )
+    for rung in view.record.rungs:
+        load = rung.engine_load
+        latencies = (rung.ttft_ms, rung.tpot_ms)
+        table.add_row(
+            str(rung.concurrency),
+            _number(rung.output_tok_s),
+            _number(rung.total_tok_s),
+            *(f"{_number(d.p50)} / {_number(d.p99)}" if d else "-" for d in latencies),
+            _number(load.running_mean) if load else "-",
+            _number(load.queued_mean) if load else "-",
+            str(rung.requests_completed),
+            str(rung.requests_failed),
+        )
+    return table
+
+
+def show_front(front: Front) -> None:
+    """The front as a picture and as a table."""
+    out = terminal()
+    if not front.points:
+        words = "No configuration has completed its ladder yet."
+        out.print(*label(front.rehearsal), words, sep="\n")
+        return
+    out.print(*label(front.rehearsal), _chart(front), sep="\n")
+    table = Table("", "at", front.x, front.y, "trials", "configuration", box=None, show_edge=False)
+    for index, point in enumerate(front.points):
+        table.add_row(
+            _mark(index),
+            "ladder" if point.concurrency is None else str(point.concurrency),
+            _number(point.x),
+            _number(point.y),
+            ", ".join(str(n) for n in point.trials),
+            Text(said_changes(front.changes[point.key]), overflow="fold"),
+        )
+    out.print(table)
+
+
+def _mark(index: int) -> str:
+    return MARKS[index] if index < len(MARKS) else "*"
+
+
+def _chart(front: Front) -> str:
+    """Points by letter, x to the right and y upwards, both from the least to the most.
+
+    A letter whose place is taken stands in the next free one to its right or left.
+    """
+    grid = [[" "] * CHART_WIDTH for _ in range(CHART_HEIGHT)]
+    xs, ys = [p.x for p in front.points], [p.y for p in front.points]
+    for index, point in enumerate(front.points):
+        column = _cell(point.x, xs, CHART_WIDTH)
+        row = grid[CHART_HEIGHT - 1 - _cell(point.y, ys, CHART_HEIGHT)]
+        free = [at for at in range(CHART_WIDTH) if row[at] == " "]
+        row[min(free, key=lambda at: (abs(at - column), -at), default=column)] = _mark(index)
+    return "\n".join(
+        [
+            f"  {front.y}, {_range(ys)}",
+            *(f"  |{''.join(row)}" for row in grid),
+            f"  +{'-' * CHART_WIDTH}",
+            f"   {front.x}, {_range(xs)}",
+        ]
+    )
+
+
+def _range(values: Sequence[float]) -> str:
+    log = " on a log scale" if _is_wide(values) else ""
+    return f"{_number(min(values))} to {_number(max(values))}{log}"
+
+
+def _is_wide(values: Sequence[float]) -> bool:
+    return 0 < min(values) < max(values) / 10
+
+
+def _cell(value: float, values: Sequence[float], cells: int) -> int:
+    low, high = min(values), max(values)
+    if high == low:
+        return 0
+    if _is_wide(values):
+        low, high, value = math.log(low), math.log(high), math.log(value)
+    return round((value - low) / (high - low) * (cells - 1))

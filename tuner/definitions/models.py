@@ -1,0 +1,240 @@
+"""What a person writes: study, search space, objective.
+
+The models say what is right; `tuner.definitions.validation` says what is wrong, where and how to
+mend it.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from tuner.flags.names import Value as Value
+from tuner.flags.names import canonical
+from tuner.frozen import Frozen
+
+FlagName = Annotated[str, Field(min_length=1), AfterValidator(canonical)]
+"""A flag, written with its dashes or without, underscores or dashes within; stored in one
+spelling."""
+
+Operand = Value | list[Value] | dict[Literal["lt", "le", "gt", "ge", "not"], Value]
+Condition = dict[str, Operand]
+"""Parameter name → the value it must have, a list of values any of which will do, or a
+comparison such as `{gt: 8}`; all entries must hold.
+
+A text on the right of lt, le, gt, ge names another parameter. An inactive parameter counts as
+null: it satisfies null and `{not: 8}`, and none of lt, le, gt, ge."""
+
+Attacks = Literal[
+    "launch-overhead", "communication", "expert-gemm", "attention", "memory", "scheduling"
+]
+Effort = Literal["minutes", "hours", "days"]
+Risk = Literal["low", "medium", "high"]
+
+EFFORT_HOURS: Mapping[str, float] = {"minutes": 0.25, "hours": 4.0, "days": 24.0}
+
+
+class _Parameter(Frozen):
+    """A flag (by its name, dashes or none; the parameter's own name where nothing is said), an
+    environment variable, or a build.
+
+    Where `when` does not hold the parameter is inactive: it is not set at all. A default of null
+    leaves it to the engine, and the search then tries that too.
+    """
+
+    flag: FlagName | None = None
+    env: str | None = None
+    build: bool = False
+    when: Condition = {}
+    note: str = ""
+
+
+class BoolParameter(_Parameter):
+    """On or off. `presence`: the flag stands alone when true; `value`: `--flag true|false`;
+    `negation`: `--flag` or `--no-flag`. A variable is 1, and when false absent (`presence`)
+    or 0 (`value`)."""
+
+    type: Literal["bool"]
+    style: Literal["presence", "value", "negation"] = "presence"
+    default: bool = False
+
+
+class ChoiceParameter(_Parameter):
+    """One of a list; null leaves it to the engine."""
+
+    type: Literal["choice"]
+    choices: list[Value] = Field(min_length=1)
+    default: Value = None
+
+
+class IntParameter(_Parameter):
+    """A whole number from `low` to `high`, both included, in steps from `low`.
+
+    With `log` the search tries powers of two and both ends.
+    """
+
+    type: Literal["int"]
+    low: int
+    high: int
+    step: int = Field(default=1, ge=1)
+    log: bool = False
+    default: int | None = None
+
+
+class FloatParameter(_Parameter):
+    """A number from `low` to `high`, both included."""
+
+    type: Literal["float"]
+    low: float
+    high: float
+    step: float | None = Field(default=None, gt=0)
+    log: bool = False
+    default: float | None = None
+
+
+Parameter = Annotated[
+    BoolParameter | ChoiceParameter | IntParameter | FloatParameter, Field(discriminator="type")
+]
+
+
+class Forbid(Frozen):
+    """Combinations that must not be launched, and why."""
+
+    if_: Condition = Field(alias="if", min_length=1)
+    reason: str
+
+
+class Require(Frozen):
+    """Where `if` holds, `then` must hold as well."""
+
+    if_: Condition = Field(alias="if", min_length=1)
+    then: Condition = Field(min_length=1)
+    reason: str
+
+
+class Hypothesis(Frozen):
+    """A change that somebody expects to help, written down before it is measured."""
+
+    id: str = Field(min_length=1)
+    change: dict[str, Value] = Field(min_length=1)
+    claim: str
+    gain_percent: tuple[float, float] = Field(description="two numbers, from and to, in percent")
+    effort: Effort = "minutes"
+    risk: Risk = "low"
+    why: str = ""
+    tier: int = Field(default=1, ge=1)
+    attacks: Attacks | None = None
+    depends_on: list[str] = []
+
+
+class SpaceDefinition(Frozen):
+    """`search_spaces/*.yaml`."""
+
+    parameters: dict[str, Parameter] = Field(min_length=1)
+    forbid: list[Forbid] = []
+    require: list[Require] = []
+    hypotheses: list[Hypothesis] = []
+
+
+class Rung(Frozen):
+    """One concurrency of the ladder; `slos` such as `ttft_ms p99 <= 500`."""
+
+    concurrency: int = Field(ge=1)
+    weight: float = Field(default=1.0, gt=0)
+    slos: list[str] = []
+
+
+class Seeds(Frozen):
+    """Separate seeds, so that one can be varied alone."""
+
+    prompts: int = 1
+    order: int = 2
+
+
+class Decision(Frozen):
+    """How sure a verdict must be: the confidence of its interval, and the band (percent)
+    inside which an effect counts as none."""
+
+    confidence: float = Field(default=0.95, gt=0.5, lt=1.0)
+    equivalence_percent: float = Field(default=3.0, gt=0)
+
+
+class Objective(Frozen):
+    """`objectives/*.yaml`: what load is played and what is scored."""
+
+    ladder: list[Rung] = Field(min_length=1)
+    input_tokens: int = Field(ge=1)
+    output_tokens: int = Field(ge=2)
+    score: Literal["output", "total", "input"] = "output"
+    slos: list[str] = []
+    warmup_s: float = Field(default=5.0, ge=0)
+    window_s: float = Field(default=30.0, gt=0)
+    seeds: Seeds = Seeds()
+    decision: Decision = Decision()
+
+
+class Launch(Frozen):
+    """One way to start the engine: its own interpreter, or a command prefix."""
+
+    python: str | None = Field(default=None, min_length=1)
+    command: list[str] | None = Field(default=None, min_length=1)
+
+
+class EngineDefinition(Launch):
+    """Which engine and how it is launched.
+
+    `builds` are further launches of the same engine that a build parameter selects by name. A
+    rehearsal needs a `surface` and may leave the launch out.
+    """
+
+    name: Literal["vllm", "sglang", "rehearsal"]
+    surface: str | None = None
+    builds: dict[str, Launch] = {}
+    ready_timeout_s: float = Field(default=1800.0, gt=0)
+
+
+class Fixed(Frozen):
+    """What every launch gets, baseline included."""
+
+    flags: dict[FlagName, Value] = {}
+    env: dict[str, str] = {}
+
+
+class Hardware(Frozen):
+    """How many GPUs a host has; without GPUs the declared number is handed out all the same."""
+
+    gpus: int = Field(default=1, ge=1)
+    ray: str | None = None
+
+
+class Budget(Frozen):
+    """When to stop: launches, hours of running (all runs together), a time of day such as 07:30."""
+
+    trials: int | None = Field(default=None, ge=1)
+    hours: float | None = Field(default=None, gt=0)
+    deadline: str | None = Field(
+        default=None,
+        pattern=r"^([01]\d|2[0-3]):[0-5]\d$",
+        description="a time of day from 00:00 to 23:59",
+    )
+
+
+class Search(Frozen):
+    """Any sampler of optuna.samplers by class name, with its seed."""
+
+    sampler: str = "TPESampler"
+    seed: int = 1
+
+
+class StudyDefinition(Frozen):
+    """`studies/NAME/study.yaml`."""
+
+    engine: EngineDefinition
+    model: str = Field(min_length=1)
+    fixed: Fixed = Fixed()
+    space: str
+    objective: str
+    baseline: dict[str, Value] = {}
+    hardware: Hardware = Hardware()
+    budget: Budget
+    search: Search = Search()

@@ -1,0 +1,363 @@
+"""The search space: parameters, what excludes what, and configurations in canonical form. Pure.
+
+In canonical form a parameter whose `when` does not hold is absent, every other has a value (its
+default where nothing was said), and every value has one spelling. Two configurations that would be
+launched alike therefore have the same key.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from types import MappingProxyType
+
+from tuner.definitions.conditions import holds, parameters_of
+from tuner.definitions.domain import NotInDomain, adjacent, canonical, grid, show
+from tuner.definitions.models import (
+    BoolParameter,
+    Forbid,
+    Hypothesis,
+    Parameter,
+    Require,
+    SpaceDefinition,
+    Value,
+)
+from tuner.definitions.nearest import did_you_mean
+from tuner.errors import SpaceError
+from tuner.flags.names import canonical as canonical_flag
+from tuner.flags.secrets import HIDDEN, is_secret_flag, is_secret_variable
+
+MAX_COUNT = 100_000
+"""Spaces with more combinations than this are not counted."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Configuration:
+    """Values of the active parameters, in the order in which the space declares them.
+
+    Two are equal where their keys are: unlike in Python, true is then not 1.
+    """
+
+    values: tuple[tuple[str, Value], ...]
+
+    @property
+    def key(self) -> str:
+        """12 hex digits, the same in every process and for every order of declaration."""
+        return canonical_key(dict(self.values))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Configuration) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def as_dict(self) -> dict[str, Value]:
+        """The values by parameter name."""
+        return dict(self.values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """A configuration in the engine's terms: flags by name without dashes, variables, a build.
+
+    `bool_styles` says for each flag that is a bool how it is spelt.
+    """
+
+    flags: dict[str, Value] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)
+    build: str | None = None
+    bool_styles: dict[str, str] = field(default_factory=dict)
+
+
+def canonical_key(values: Mapping[str, Value]) -> str:
+    """12 hex digits that depend on names and typed values alone, never on their order."""
+    text = json.dumps(dict(values), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def flag_of(name: str, parameter: Parameter) -> str | None:
+    """The flag that a parameter sets, in its one spelling; None where it sets something else."""
+    if parameter.env is not None or parameter.build:
+        return None
+    return canonical_flag(parameter.flag or name)
+
+
+def shown(name: str, parameter: Parameter, value: Value) -> Value:
+    """A value as it may be shown: a secret is hidden."""
+    if not isinstance(value, str):
+        return value
+    if parameter.env is not None:
+        return HIDDEN if is_secret_variable(parameter.env, value) else value
+    return HIDDEN if is_secret_flag(flag_of(name, parameter) or "", value) else value
+
+
+def find_cycle(graph: Mapping[str, list[str]]) -> list[str] | None:
+    """The first cycle, its first node repeated at its end, or None; unknown nodes are ignored."""
+    done: set[str] = set()
+
+    def visit(node: str, path: list[str]) -> list[str] | None:
+        if node in path:
+            return [*path[path.index(node) :], node]
+        if node in done:
+            return None
+        found = (visit(other, [*path, node]) for other in graph.get(node, ()))
+        cycle = next((cycle for cycle in found if cycle is not None), None)
+        done.add(node)
+        return cycle
+
+    cycles = (visit(node, []) for node in graph)
+    return next((cycle for cycle in cycles if cycle is not None), None)
+
+
+class Space:
+    """What may be launched. Raises SpaceError where a `when` depends on itself."""
+
+    def __init__(self, definition: SpaceDefinition) -> None:
+        self.definition = definition
+        self.parameters: Mapping[str, Parameter] = definition.parameters
+        self.hypotheses: tuple[Hypothesis, ...] = tuple(definition.hypotheses)
+        cycle = find_cycle(self._reads)
+        if cycle is not None:
+            raise SpaceError(f"'when' depends on itself: {' -> '.join(cycle)}")
+
+    def configuration(self, values: Mapping[str, Value]) -> Configuration:
+        """The canonical configuration of these values, defaults filled in.
+
+        Raises SpaceError for an unknown name, a value outside its domain, a forbidden combination.
+        """
+        configuration = self._canonical(values)
+        reason = self._broken(configuration.as_dict())
+        if reason is not None:
+            raise SpaceError(f"forbidden: {reason}")
+        return configuration
+
+    def broken(self, values: Mapping[str, Value]) -> str | None:
+        """The reason of the first forbid or require that the values break, once canonical.
+
+        Raises SpaceError for an unknown name or a value outside its domain.
+        """
+        rule = self.broken_rule(values)
+        return None if rule is None else rule.reason
+
+    def broken_rule(self, values: Mapping[str, Value]) -> Forbid | Require | None:
+        """The first forbid or require that the values break. Raises as `broken` does."""
+        return self._broken_rule(self._canonical(values).as_dict())
+
+    def active(self, values: Mapping[str, Value]) -> frozenset[str]:
+        """The parameters whose `when` holds, defaults filled in. Raises as `broken` does."""
+        return frozenset(self._canonical(values).as_dict())
+
+    def settings(self, configuration: Configuration) -> Settings:
+        """What the engine is told; null leaves a flag, a variable or a build out.
+
+        A bool variable is `1`, and when false absent (`presence`) or `0` (`value`).
+        """
+        flags: dict[str, Value] = {}
+        env: dict[str, str] = {}
+        styles: dict[str, str] = {}
+        build: str | None = None
+        for name, value in configuration.values:
+            parameter = self.parameters[name]
+            flag = flag_of(name, parameter)
+            if flag is not None and isinstance(parameter, BoolParameter):
+                styles[flag] = parameter.style
+            if value is None:
+                continue
+            if flag is not None:
+                flags[flag] = value
+            elif parameter.env is not None:
+                env.update(_variable(parameter.env, parameter, value))
+            else:
+                build = str(value)
+        return Settings(flags=flags, env=env, build=build, bool_styles=styles)
+
+    def hypothesis_configuration(
+        self, hypothesis: Hypothesis, baseline: Configuration
+    ) -> Configuration:
+        """The baseline with the changes of all that the hypothesis builds on, then its own.
+
+        Raises SpaceError as `configuration` does, and for a hypothesis that does not exist.
+        """
+        return self.configuration(self.hypothesis_values(hypothesis, baseline))
+
+    def hypothesis_values(
+        self, hypothesis: Hypothesis, baseline: Configuration
+    ) -> dict[str, Value]:
+        """As `hypothesis_configuration`, before defaults, canonical form and constraints."""
+        values = baseline.as_dict()
+        for ancestor in self._lineage(hypothesis, ()):
+            values.update(ancestor.change)
+        return values
+
+    def values_of(self, name: str) -> list[Value] | None:
+        """The grid of a parameter as `domain.grid` gives it, None where continuous."""
+        return grid(self.parameters[name])
+
+    def size(self) -> int | None:
+        """How many admissible configurations the grids hold; None where a parameter is continuous
+        or more than MAX_COUNT combinations would have to be looked at."""
+        return self._size
+
+    def configurations(self) -> Iterator[Configuration]:
+        """The admissible configurations of the grids, each once, always in the same order.
+
+        Raises SpaceError where a parameter is continuous.
+        """
+        continuous = [name for name, values in self._grids.items() if values is None]
+        if continuous:
+            raise SpaceError(f"the space cannot be listed: '{continuous[0]}' is continuous")
+        return (
+            self._ordered(values) for values in self._combinations() if self._broken(values) is None
+        )
+
+    def first(self, count: int) -> list[Configuration]:
+        """The first admissible configurations among MAX_COUNT combinations; its ends stand for
+        what a continuous parameter can be."""
+        looked_at = islice(self._combinations(), MAX_COUNT)
+        admissible = (values for values in looked_at if self._broken(values) is None)
+        return [self._ordered(values) for values in islice(admissible, count)]
+
+    def neighbours(self, configuration: Configuration) -> list[Configuration]:
+        """The admissible configurations one step of one parameter away.
+
+        A parameter that the step makes active starts at its default.
+        """
+        found: dict[str, Configuration] = {}
+        for name, value in configuration.values:
+            for other in adjacent(self.parameters[name], value):
+                neighbour = self._canonical({**configuration.as_dict(), name: other})
+                if self._broken(neighbour.as_dict()) is None:
+                    found.setdefault(neighbour.key, neighbour)
+        found.pop(configuration.key, None)
+        return list(found.values())
+
+    @cached_property
+    def _size(self) -> int | None:
+        if any(values is None for values in self._grids.values()):
+            return None
+        constrained = self.definition.forbid or self.definition.require
+        if not constrained and not any(self._reads.values()):
+            return _product(len(values or ()) for values in self._grids.values())
+        count = 0
+        for looked_at, values in enumerate(self._combinations(), start=1):
+            if looked_at > MAX_COUNT:
+                return None
+            count += self._broken(values) is None
+        return count
+
+    @cached_property
+    def _reads(self) -> dict[str, list[str]]:
+        """Which parameters each `when` reads."""
+        return {
+            name: list(parameters_of(parameter.when, self.parameters))
+            for name, parameter in self.parameters.items()
+        }
+
+    @cached_property
+    def _order(self) -> list[str]:
+        """Parameters after all that their `when` reads, otherwise as declared."""
+        order: dict[str, None] = {}
+
+        def add(name: str) -> None:
+            if name in order or name not in self.parameters:
+                return
+            for other in self._reads[name]:
+                add(other)
+            order[name] = None
+
+        for name in self.parameters:
+            add(name)
+        return list(order)
+
+    @cached_property
+    def _grids(self) -> dict[str, list[Value] | None]:
+        return {name: grid(parameter) for name, parameter in self.parameters.items()}
+
+    def _canonical(self, values: Mapping[str, Value]) -> Configuration:
+        for name in values:
+            if name not in self.parameters:
+                meant = did_you_mean(name, self.parameters)
+                raise SpaceError(f"unknown parameter '{name}'{meant}")
+        active: dict[str, Value] = {}
+        for name in self._order:
+            parameter = self.parameters[name]
+            value = _in_domain(name, parameter, values.get(name, parameter.default))
+            if holds(parameter.when, active):
+                active[name] = value
+        return self._ordered(active)
+
+    def _ordered(self, values: Mapping[str, Value]) -> Configuration:
+        return Configuration(
+            tuple((name, values[name]) for name in self.parameters if name in values)
+        )
+
+    def _broken(self, values: Mapping[str, Value]) -> str | None:
+        rule = self._broken_rule(values)
+        return None if rule is None else rule.reason
+
+    def _broken_rule(self, values: Mapping[str, Value]) -> Forbid | Require | None:
+        for forbid in self.definition.forbid:
+            if holds(forbid.if_, values):
+                return forbid
+        for require in self.definition.require:
+            if holds(require.if_, values) and not holds(require.then, values):
+                return require
+        return None
+
+    def _combinations(
+        self, values: Mapping[str, Value] = MappingProxyType({}), depth: int = 0
+    ) -> Iterator[dict[str, Value]]:
+        """Every canonical combination of the grids that holds `values`, the forbidden included."""
+        if depth == len(self._order):
+            yield dict(values)
+            return
+        name = self._order[depth]
+        if not holds(self.parameters[name].when, values):
+            yield from self._combinations(values, depth + 1)
+            return
+        for value in self._grids[name] or _ends(self.parameters[name]):
+            yield from self._combinations({**values, name: value}, depth + 1)
+
+    def _lineage(self, hypothesis: Hypothesis, below: tuple[str, ...]) -> list[Hypothesis]:
+        """The ancestors of a hypothesis, parents first, each once, then itself."""
+        if hypothesis.id in below:
+            raise SpaceError(f"hypothesis '{hypothesis.id}' depends on itself")
+        lineage: list[Hypothesis] = []
+        for parent in hypothesis.depends_on:
+            for ancestor in self._lineage(self._hypothesis(parent), (*below, hypothesis.id)):
+                if ancestor not in lineage:
+                    lineage.append(ancestor)
+        return [*lineage, hypothesis]
+
+    def _hypothesis(self, identity: str) -> Hypothesis:
+        for hypothesis in self.hypotheses:
+            if hypothesis.id == identity:
+                return hypothesis
+        raise SpaceError(f"there is no hypothesis '{identity}'")
+
+
+def _in_domain(name: str, parameter: Parameter, value: Value) -> Value:
+    try:
+        return canonical(parameter, value)
+    except NotInDomain as error:
+        raise SpaceError(f"'{name}' cannot be {show(value)}: expected {error}") from None
+
+
+def _variable(variable: str, parameter: Parameter, value: Value) -> dict[str, str]:
+    if not isinstance(parameter, BoolParameter):
+        return {variable: value if isinstance(value, str) else show(value)}
+    absent = not value and parameter.style == "presence"
+    return {} if absent else {variable: "1" if value else "0"}
+
+
+def _ends(parameter: Parameter) -> list[Value]:
+    return [getattr(parameter, "low", None), getattr(parameter, "high", None)]
+
+
+def _product(counts: Iterator[int]) -> int:
+    product = 1
+    for count in counts:
+        product *= count
+    return product

@@ -1,0 +1,185 @@
+"""Definition files → checked values, or every fault of every file at once."""
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from tuner.definitions.findings import Findings
+from tuner.definitions.models import Objective, SpaceDefinition, StudyDefinition
+from tuner.definitions.nearest import did_you_mean, nearest
+from tuner.definitions.objective_checks import check_objective
+from tuner.definitions.schema_errors import report
+from tuner.definitions.space import Configuration, Space
+from tuner.definitions.space_checks import check_space
+from tuner.definitions.study_checks import check_study, check_together
+from tuner.definitions.surface import Surface
+from tuner.definitions.yaml_source import Place, Source, read
+from tuner.errors import DefinitionError, Problem
+
+STUDY_FILE = "study.yaml"
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedStudy:
+    """A study whose files agree.
+
+    `folder` is absolute: jobs run in another folder than the one where its name was typed.
+    `digests` holds one for each of `study`, `space`, `objective`, `surface`: of what they say, not
+    of how it is written.
+    """
+
+    folder: Path
+    definition: StudyDefinition
+    space: Space
+    objective: Objective
+    baseline: Configuration
+    surface: Surface | None = None
+    digests: dict[str, str] = field(default_factory=dict)
+
+
+def load(path: Path, model: type[Model]) -> Model:
+    """One definition file, checked by itself. Raises DefinitionError with all of its faults."""
+    loader = _Loader()
+    value = loader.load(path, model)
+    return loader.findings.settled(value)
+
+
+def load_study(path: Path) -> LoadedStudy:
+    """A study by its folder or its file, with all that it refers to, checked together.
+
+    Raises DefinitionError with the faults of all files.
+    """
+    study_path, loader = _study_file(path), _Loader()
+    study = loader.load(study_path, StudyDefinition)
+    space_definition = loader.refer(("space",), SpaceDefinition)
+    objective = loader.refer(("objective",), Objective)
+    surface = loader.refer(("engine", "surface"), Surface) if loader.rehearses() else None
+    space, baseline = loader.together(study, space_definition)
+    settled = loader.findings.settled
+    return LoadedStudy(
+        folder=study_path.parent.resolve(),
+        definition=settled(study),
+        space=settled(space),
+        objective=settled(objective),
+        baseline=settled(baseline),
+        surface=surface,
+        digests={
+            name: _digest(value)
+            for name, value in {
+                "study": study,
+                "space": space_definition,
+                "objective": objective,
+                "surface": surface,
+            }.items()
+            if value is not None
+        },
+    )
+
+
+@dataclass(slots=True)
+class _Loader:
+    """Loads files one after the other and keeps what was found in any of them."""
+
+    findings: Findings = field(default_factory=Findings)
+    sources: dict[type[BaseModel], Source] = field(default_factory=dict)
+
+    def load(self, path: Path, model: type[Model]) -> Model | None:
+        """The value of a file, or None where it has none; faults are noted either way."""
+        name = os.path.normpath(path)
+        self.findings.mention(name)
+        try:
+            source = self.sources[model] = read(path, name=name)
+            value = model.model_validate_json(json.dumps(source.value))
+        except DefinitionError as error:
+            self.findings.extend(name, error.problems)
+            return None
+        except ValidationError as error:
+            report(error, source, model, self.findings)
+            return None
+        _check_alone(source, value, self.findings)
+        return value
+
+    def refer(self, place: Place, model: type[Model]) -> Model | None:
+        """The value of a file that the study names at a place, where it names one."""
+        source = self.sources.get(StudyDefinition)
+        reference = _text_at(source, place) if source is not None else None
+        if source is None or not reference:
+            return None
+        path = Path(source.name).parent / reference
+        if path.exists() and not path.is_dir():
+            return self.load(path, model)
+        if path.is_dir():
+            message = f"found a folder, expected a YAML file: {os.path.normpath(path)}"
+            self.findings.add(source, place, message)
+            return None
+        others = {other.name for other in path.parent.glob("*.y*ml")} - {Path(source.name).name}
+        near = did_you_mean(path.name, sorted(others))
+        message = f"no such file: {os.path.normpath(path)}{near}"
+        hint = "paths start at the folder of the study file" if not near else ""
+        self.findings.add(source, place, message, hint)
+        return None
+
+    def rehearses(self) -> bool:
+        """Whether the study, right or wrong, names the rehearsal engine."""
+        source = self.sources.get(StudyDefinition)
+        return source is not None and _text_at(source, ("engine", "name")) == "rehearsal"
+
+    def together(
+        self, study: StudyDefinition | None, definition: SpaceDefinition | None
+    ) -> tuple[Space | None, Configuration | None]:
+        """The space and the baseline in it, as far as the files allow."""
+        if definition is None or self.findings.has_faults(self.sources[SpaceDefinition].name):
+            return None, None
+        space = Space(definition)
+        if study is None:
+            return space, None
+        source, space_source = self.sources[StudyDefinition], self.sources[SpaceDefinition]
+        return space, check_together(source, study, space_source, space, self.findings)
+
+
+def _check_alone(source: Source, value: BaseModel, findings: Findings) -> None:
+    if isinstance(value, StudyDefinition):
+        check_study(source, value, findings)
+    elif isinstance(value, SpaceDefinition):
+        check_space(source, value, findings)
+    elif isinstance(value, Objective):
+        check_objective(source, value, findings)
+
+
+def _text_at(source: Source, place: Place) -> str | None:
+    value = source.value
+    for part in place:
+        value = value.get(part) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else None
+
+
+def _digest(value: BaseModel) -> str:
+    text = json.dumps(value.model_dump(mode="json", by_alias=True), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _study_file(path: Path) -> Path:
+    """The study file that a person means by a folder or a file."""
+    file = path / STUDY_FILE if path.is_dir() else path
+    if file.is_file():
+        return file
+    message = f"no {STUDY_FILE} in this folder" if path.is_dir() else "no such study"
+    near = _studies_near(path)
+    likely = nearest(str(path), near)
+    names = [likely] if likely else near
+    hint = f"studies near: {', '.join(names)}" if names else "no studies near either"
+    problem = Problem(where=str(path), path="", message=message, hint=hint)
+    raise DefinitionError([problem])
+
+
+def _studies_near(path: Path) -> list[str]:
+    folders = [path, path.parent, path.parent / "studies"]
+    found = (file.parent for folder in folders for file in sorted(folder.glob(f"*/{STUDY_FILE}")))
+    return list(dict.fromkeys(os.path.normpath(folder) for folder in found))

@@ -1,0 +1,270 @@
+"""Hardware, host and environment: nothing that a configuration could change."""
+
+from tuner.failures.rules.rule import Rule, Tier, rule
+
+_HOST_MEMORY = "Lower MAX_JOBS (build jobs in parallel) or free host memory."
+
+RULES: tuple[Rule, ...] = (
+    rule(
+        "xid",
+        "gpu_hw",
+        Tier.HARDWARE,
+        ("Xid",),
+        r"(?P<cause>NVRM: Xid [^:]*(?::[^:]*)*?\): (?:48|62|63|64|74|79|92|94|95|119|120|140)\b.*)",
+        "Xids of memory, link, bus or firmware; 13, 31, 43 and 45 come from bad kernels.",
+    ),
+    rule(
+        "off the bus",
+        "gpu_hw",
+        Tier.HARDWARE,
+        ("fallen off the bus",),
+        r"fallen off the bus",
+        "Has a form without an Xid number.",
+    ),
+    rule(
+        "ecc",
+        "gpu_hw",
+        Tier.HARDWARE,
+        ("ncorrectable", "ECC error"),
+        r"[Uu]ncorrectable (?:ECC|NVLink) error|double.bit ECC error",
+        "Memory or link broke; a new run may pass, an unattended study must not bet on it.",
+    ),
+    rule(
+        "gpu lost",
+        "gpu_hw",
+        Tier.HARDWARE,
+        ("GPU is lost", "GPU requires reset", "ERR!", "device handle for GPU", "Unknown Error"),
+        r"GPU is lost|GPU requires reset|\|.*\bERR!|nable to determine the device handle for GPU"
+        r"|NVML: Unknown Error",
+        "What nvidia-smi and NVML say of a GPU that no longer answers.",
+    ),
+    rule(
+        "fabric",
+        "gpu_hw",
+        Tier.HARDWARE,
+        ("system not yet initialized",),
+        r"system not yet initialized",
+        "Error 802: the fabric manager of an NVSwitch host does not run.",
+        advice="Start the fabric manager in the version of the driver, then the study again.",
+    ),
+    rule(
+        "no gpu",
+        "gpu_hw",
+        Tier.HARDWARE,
+        (
+            "No CUDA GPUs are available",
+            "no CUDA-capable device",
+            "invalid device ordinal",
+            "No accelerator",
+        ),
+        r"No CUDA GPUs are available|no CUDA-capable device|invalid device ordinal"
+        r"|No accelerator \(.* available",
+        "The GPUs that were handed out are not there.",
+        advice="Check nvidia-smi and CUDA_VISIBLE_DEVICES: the server sees fewer GPUs than the"
+        " study gives it.",
+    ),
+    rule(
+        "driver",
+        "package_env",
+        Tier.HARDWARE,
+        ("driver", "_cuda_", "not compiled with CUDA"),
+        r"has no attribute '_cuda_|Torch not compiled with CUDA"
+        r"|Found no NVIDIA driver|CUDA driver version is insufficient|driver/library version mism"
+        r"|NVIDIA driver on your system is too old",
+        "Driver, CUDA runtime and torch do not fit: no launch can work.",
+        advice="Install a driver that fits the engine's CUDA version, and a torch built for it.",
+    ),
+    rule(
+        "shared memory",
+        "comm_init",
+        Tier.HOST,
+        ("shm", "shared memory", "posix_fallocate", "Bus error", "/psm_", "ncclShm"),
+        r"posix_fallocate failed|rror while creating shared memory segment|ncclShmOpen"
+        r"|insufficient shared memory|unable to (?:open|allocate|mmap|resize) shared memory"
+        r"|unable to allocate shared memory|\bBus error\b"
+        r"|No space left on device: '/(?:dev/shm|psm_|nccl|torch_)",
+        "A full /dev/shm says 'No space left on device' too, and is no full disk.",
+        advice="Give the host (or container: --shm-size) more /dev/shm, and clear what dead"
+        " servers left there.",
+    ),
+    rule(
+        "disk",
+        "disk_full",
+        Tier.HOST,
+        ("No space left on device", "Disk quota exceeded", "Errno 28", "Errno 122"),
+        r"No space left on device|Disk quota exceeded|\[Errno (?:28|122)\]",
+        "Not of shared memory (above): a file system.",
+        unless=r"shm|NCCL|/psm_",
+    ),
+    rule(
+        "open files",
+        "fd_limit",
+        Tier.HOST,
+        ("Too many open files",),
+        r"Too many open files",
+        "Errno 24; sockets count as files.",
+    ),
+    rule(
+        "port",
+        "port_conflict",
+        Tier.HOST,
+        ("EADDRINUSE", "ddress already in use", "Errno 98", "failed to listen", "is already in u"),
+        r"EADDRINUSE|[Aa]ddress already in use|\[Errno 98\]|server socket has failed to listen"
+        r"|[Pp]ort \d+ is already in use",
+        "Uvicorn, torch's store and NCCL say it in different words; the port may be an inner one.",
+    ),
+    rule(
+        "kernel oom",
+        "host_oom",
+        Tier.HOST,
+        ("Out of memory: Kill", "oom-kill", "oom_kill", "cgroup out of memory"),
+        r"Out of memory: Kill(?:ed)? process|oom-kill:|oom_kill|cgroup out of memory",
+        "The kernel log names the victim.",
+    ),
+    rule(
+        "foreign memory",
+        "gpu_occupied",
+        Tier.HOST,
+        ("GiB memory in use",),
+        r"(?P<cause>Process \d+ has [\d.]+ GiB memory in use(?!\. Of the allocated).*)",
+        "Own memory is called 'this process', or its total is followed by what torch allocated.",
+    ),
+    rule(
+        "free memory at start",
+        "gpu_occupied",
+        Tier.HOST,
+        ("Free memory on device",),
+        r"Free memory on device .*?\((?P<free>[\d.]+)/(?P<total>[\d.]+) \w+\) on startup",
+        "Much less is free than the GPU has: a process that is not ours holds the rest.",
+        unless=r"utilization \((?:0\.9[5-9]|1)",
+    ),
+    rule(
+        "fraction too high at start",
+        "arg_validation",
+        Tier.LOCAL,
+        ("less than desired GPU memory utilization",),
+        r"less than desired GPU memory utilization",
+        "Nearly everything is free, and still less than the fraction asks for.",
+        blame=(("memory",),),
+        advice="Lower {memory}: the driver and the context need a part of the GPU themselves.",
+    ),
+    rule(
+        "unbalanced after load",
+        "invariant_check",
+        Tier.LOCAL,
+        ("memory capacity is unbalanced",),
+        r"memory capacity is unbalanced",
+        "Checked again for a draft model, when the server itself has filled the GPUs.",
+        before=r"Load weight end|KV Cache is allocated|Captur\w+ (?:cuda graph|batches)",
+        blame=(("speculative",),),
+    ),
+    rule(
+        "unbalanced",
+        "gpu_occupied",
+        Tier.HOST,
+        ("memory capacity is unbalanced",),
+        r"memory capacity is unbalanced",
+        "At the first initialisation nothing of ours is on the GPUs yet.",
+    ),
+    rule(
+        "compiler killed",
+        "host_oom",
+        Tier.LOCAL,
+        ("Killed signal",),
+        r"Killed signal terminated program|Killed \(signal 9\)",
+        "The kernel killed a compiler: too many ran at once.",
+        advice=_HOST_MEMORY,
+        blame=(("MAX_JOBS",),),
+    ),
+    rule(
+        "host cache",
+        "host_oom",
+        Tier.LOCAL,
+        ("Not enough host memory",),
+        r"Not enough host memory",
+        "The engine asked before it took: the polite form.",
+        advice="Lower --hicache-size or --hicache-ratio.",
+        blame=(("hicache",),),
+    ),
+    rule(
+        "host allocation",
+        "host_oom",
+        Tier.LOCAL,
+        (
+            "bad_alloc",
+            "MemoryError",
+            "an't allocate memory",
+            "annot allocate memory",
+            "DefaultCPUAllocator",
+            "CPU memory utilization",
+            "requested memory for kv",
+        ),
+        r"std::bad_alloc|\bMemoryError\b|DefaultCPUAllocator: (?:can't|not enough)"
+        r"|Cannot allocate memory|less than desired CPU memory utilization"
+        r"|less than requested memory for kv",
+        "An allocation on the host was refused.",
+        blame=(("VLLM_CPU_KVCACHE_SPACE", "gpu-memory-utilization", "hicache", "cpu-offload-gb"),),
+    ),
+    rule(
+        "child killed",
+        "host_oom",
+        Tier.FAULT,
+        ("xit code", "exitcode", "Failed core proc"),
+        r"(?:scheduler|[Ss]ubprocess|[Ww]orker|Rank \d+|proc)\b.*\bexit ?code:? -9\b"
+        r"|^Exit code: -9\b|Failed core proc\(s\): \{[^}]*: -9",
+        "SIGKILL of a child without a word is the kernel's doing; the launcher's own -9 is not"
+        " evidence, it kills itself.",
+    ),
+    rule(
+        "missing program",
+        "package_env",
+        Tier.LOCAL,
+        ("exit status 127", "command not found", "o such file or directory: '"),
+        r"exit status 127|^(?:\S*sh: )?(?:line \d+: |\d+: )?\S+: (?:command )?not found$"
+        r"|FileNotFoundError: \[Errno 2\] No such file or directory: '[\w.+-]+'$",
+        "A program that the engine calls is not on the PATH; nvcc and compilers have their own"
+        " class.",
+        unless=r"nvcc|gcc|g\+\+|ninja|cc1plus",
+        advice="Install the program that the message names, or mend the server's PATH.",
+    ),
+    rule(
+        "missing library of an option",
+        "package_env",
+        Tier.LOCAL,
+        ("cannot find", "cannot open shared", "No module named", "not installed", "annot import"),
+        r"(?P<cause>.*\b(?P<part>mscclpp|deep_?ep|nixl|mooncake|pplx\w*|lmcache|xgrammar|outlines"
+        r"|tensorizer|runai\w*|flashmla|flash_mla|flash_attn\w*|aiter|fastsafetensors|bitsandbytes"
+        r"|instanttensor)\b.*(?:cannot find|cannot open shared|No module named|not installed)"
+        r".*|.*(?:No module named|annot import)\D*(?P<part2>mscclpp|deep_?ep|nixl|mooncake|pplx\w*"
+        r"|lmcache|xgrammar|outlines|tensorizer|runai\w*|flash_?mla|flash_attn\w*|aiter"
+        r"|fastsafetensors|bitsandbytes|instanttensor)\b.*)",
+        "Imported only where a flag asks for it: that flag is dead, the study is not.",
+        action="never",
+        advice="Leave the option off, or install the package that it needs.",
+        blame=(("enable-mscclpp", "a2a", "attention-backend", "load-format", "quantization"),),
+    ),
+    rule(
+        "missing package",
+        "package_env",
+        Tier.LOCAL,
+        (
+            "No module named",
+            "cannot import name",
+            "cannot open shared object",
+            "undefined symbol",
+            "No package metadata",
+            "does not exist",
+            "check_nccl_so",
+            "GLIBC",
+            "not installed",
+            "lease install",
+            "libcu",
+            "libnccl",
+        ),
+        r"No module named|cannot import name|cannot open shared object file|undefined symbol"
+        r"|No package metadata was found|operator \S+::\S+ does not exist|check_nccl_so"
+        r"|version `GLIBC\S*' not found|cannot find lib\S+\.so|DistributionNotFound"
+        r"|(?:Import|Runtime)Error: .*(?:is not installed|[Pp]lease install)",
+        "Said by every launch of this environment.",
+    ),
+)

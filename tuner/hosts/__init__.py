@@ -1,0 +1,1 @@
+"""Servers on machines: supervised processes, slots of GPUs and cores, Ray."""

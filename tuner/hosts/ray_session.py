@@ -1,0 +1,224 @@
+"""Ray started or attached to, and the one place where its exceptions are translated."""
+
+import logging
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# Ray prints what its raylet has to say to standard output, where only answers belong. It reads
+# this when it is imported.
+os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
+
+import ray
+from ray.exceptions import (
+    GetTimeoutError,
+    RayError,
+    RayTaskError,
+    WorkerCrashedError,
+)
+
+from tuner.errors import HostError, TunerError
+from tuner.hosts import processes
+from tuner.hosts.job import RAY_VARIABLE
+from tuner.hosts.server import default_run_root
+
+_KILL_LIMIT_S = 30.0
+_DAEMONS = ("gcs_server", "raylet")
+_OBJECT_STORE_BYTES = 80_000_000
+
+# Ray takes "localhost" for a request to find the outer address; this is loopback all the same,
+# and does not change when the network does.
+_LOOPBACK = "127.0.0.2"
+
+_ATTACH_HINT = (
+    "does it run there? If it asks for a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN "
+    "(or RAY_AUTH_TOKEN_PATH) as on its hosts"
+)
+
+# Ray reads it once in a process, so that a second Ray of this process must ask for the same.
+_TOKEN = secrets.token_hex(32)
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+logger = logging.getLogger(__name__)
+
+
+class HostLost(HostError):
+    """A host, or the process that was asked there, is gone or does not answer."""
+
+
+class JobBug(Exception):
+    """The job's own code raised; the message is its traceback."""
+
+    @property
+    def last_line(self) -> str:
+        """What was raised, without where."""
+        return str(self).strip().splitlines()[-1]
+
+
+def in_short(error: TunerError | JobBug) -> str:
+    """What went wrong, in one line."""
+    return error.last_line if isinstance(error, JobBug) else error.message
+
+
+def fetch(ref: Any, timeout_s: float, what: str) -> Any:
+    """The value of a Ray reference, or the values of several.
+
+    Raises HostLost where it does not come in time or its process or host died, the TunerError
+    that its code raised, JobBug where its code raised anything else.
+    """
+    try:
+        return ray.get(ref, timeout=timeout_s)
+    except GetTimeoutError as error:
+        raise HostLost(f"{what}: no answer within {timeout_s:.0f} s") from error
+    except RayTaskError as error:
+        if isinstance(error.cause, TunerError):
+            raise error.cause from error
+        raise JobBug(_plain(error)) from error
+    except WorkerCrashedError as error:
+        raise HostLost(f"{what}: its process died") from error
+    except RayError as error:
+        raise HostLost(f"{what}: {_first_line(error)}") from error
+
+
+def start(address: str | None) -> "Session":
+    """Attach to a cluster, or start Ray for this process alone.
+
+    Raises HostError where that does not work.
+    """
+    if ray.is_initialized():
+        raise HostError("Ray already runs in this process", hint="close the other Cluster first")
+    try:
+        return _attach(address) if address else _start_local()
+    except (RuntimeError, ConnectionError, ValueError, OSError, RayError) as error:
+        where = f"at {address}" if address else "on this machine"
+        hint = _ATTACH_HINT if address else "is there room in the folder for temporary files?"
+        raise HostError(f"Ray does not start {where}: {_first_line(error)}", hint=hint) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A Ray that this process is connected to; with a folder, one that it started itself."""
+
+    folder: Path | None = None
+    daemons: tuple[processes.Process, ...] = ()
+
+    def alive(self) -> bool:
+        """False once Ray's own processes on this machine, where it started them, have died.
+
+        Ray itself notices after a minute, and then ends the process that asks it.
+        """
+        return all(processes.alive(daemon.pid, daemon.started) for daemon in self.daemons)
+
+    def stop(self) -> None:
+        """Leave Ray; of one that was started here no process and no file is left."""
+        ray.shutdown()
+        if self.folder:
+            _kill_marked(lambda mark: mark == _mark())
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _attach(address: str) -> Session:
+    if "://" in address:
+        raise HostError(
+            f"{address} asks for a Ray client", hint="give the cluster's own address, HOST:PORT"
+        )
+    ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    if os.environ.get("RAY_AUTH_MODE") != "token":
+        logger.warning("Ray at %s asks for no token: who reaches it can run code there", address)
+    return Session()
+
+
+def _start_local() -> Session:
+    folder = default_run_root() / "ray"
+    _kill_marked(_owner_is_dead)
+    _remove_dead_sessions(folder)
+    with _environment():
+        context: Any = ray.init(
+            address="local",
+            num_cpus=1,
+            num_gpus=0,
+            object_store_memory=_OBJECT_STORE_BYTES,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            _node_ip_address=_LOOPBACK,
+            _temp_dir=str(folder),
+        )
+    return Session(folder=Path(context.address_info["session_dir"]), daemons=_daemons())
+
+
+def _daemons() -> tuple[processes.Process, ...]:
+    found = processes.tree(RAY_VARIABLE, _mark())
+    return tuple(
+        process
+        for process in found
+        if Path(processes.command_line(process.pid).partition(" ")[0]).name in _DAEMONS
+    )
+
+
+def _mark() -> str:
+    me = processes.read(os.getpid())
+    return f"{os.getpid()}-{me.started if me else 0}"
+
+
+def _owner_is_dead(mark: str) -> bool:
+    pid, _, started = mark.partition("-")
+    return not processes.alive(int(pid), int(started))
+
+
+def _kill_marked(condition: Callable[[str], bool]) -> None:
+    def find() -> list[processes.Process]:
+        known = processes.table()
+        found = processes.marks(RAY_VARIABLE, known)
+        return [known[pid] for pid, mark in found.items() if condition(mark)]
+
+    processes.kill_all(find, _KILL_LIMIT_S)
+
+
+def _remove_dead_sessions(folder: Path) -> None:
+    """What a Ray left whose process, named last in the folder's name, was killed."""
+    for session in folder.glob("session_*_*"):
+        pid = session.name.rpartition("_")[2]
+        if pid.isdecimal() and processes.read(int(pid)) is None:
+            shutil.rmtree(session, ignore_errors=True)
+
+
+@contextmanager
+def _environment() -> Iterator[None]:
+    """What Ray's own processes are started with; this process keeps its environment.
+
+    Ray's ports are open to the network even on one machine, hence a token that only they know.
+    """
+    before = dict(os.environ)
+    os.environ.pop("RAY_AUTH_MODE", None)  # unset, a local Ray takes to tokens by itself
+    os.environ.pop("RAY_ADDRESS", None)
+    os.environ[RAY_VARIABLE] = _mark()
+    os.environ.update(
+        RAY_AUTH_TOKEN=_TOKEN,
+        RAY_USAGE_STATS_ENABLED="0",
+        RAY_memory_monitor_refresh_ms="0",
+        RAY_enable_metrics_collection="0",
+        RAY_worker_niceness="0",
+        RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0",
+    )
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(_plain(error).strip().splitlines()), type(error).__name__)
+
+
+def _plain(error: BaseException) -> str:
+    return _COLOUR.sub("", str(error))

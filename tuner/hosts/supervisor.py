@@ -1,0 +1,270 @@
+"""A small process between the tuner and one server, so that the server never outlives it.
+
+Runs as `python -I -S`, standard library only. It is the subreaper of all that the server starts,
+so that no descendant can slip away to init. It stops the server when its owner closes the pipe,
+lets the lease lapse or asks, and when it is told to terminate; when the server exits it stops what
+the server left behind. Should it be killed itself, the kernel kills the server's first process,
+and the owner (or the next sweep) finds the rest by the mark in their environment.
+
+Protocol. Standard input: one line of JSON (the specification), then one byte at a time: RENEW
+prolongs the lease, STOP ends the server, end of file means that the owner died. Standard output:
+one line of JSON an event: `supervising`, `started` or `failed`, `exited`, `done`.
+"""
+
+import ctypes
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tuner.hosts import processes
+from tuner.hosts.processes import Process
+
+TAG_VARIABLE = "TUNER_SERVER_TAG"
+RENEW = b"."
+STOP = b"s"
+
+KILL_LIMIT_S = 30.0
+"""How long a process may stay in the kernel after SIGKILL before it is reported as a survivor."""
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_TICK_S = 0.5
+_CANNOT_EXECUTE = 127
+_ASKED = "asked to stop"
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Supervisor:
+    """One server from its first instruction to the proof that nothing of it is left."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self.spec = spec
+        me = processes.read(os.getpid())
+        self.identity = (os.getpid(), me.started if me else 0)
+        self.server = 0
+        self.exit_code: int | None = None
+        self.why = ""
+        self.renewed_at = time.monotonic()
+        self.segments: set[str] = set()
+        self.segments_before = _segment_names()
+        self.segments_changed_at = -1.0
+
+    def run(self) -> None:
+        """Start the server, watch it, stop it, report."""
+        _tell({"event": "supervising", "supervisor": self.identity})
+        _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        wakeup = self._listen_to_signals()
+        self._write_record()
+        try:
+            self._start()
+        except OSError as error:
+            self._fail(error)
+            return
+        self._write_record()
+        _tell({"event": "started", "pid": self.server})
+        self._watch(wakeup)
+        self._finish()
+
+    def _listen_to_signals(self) -> int:
+        # A blocked signal would stay blocked in the server (Ray's workers block SIGINT).
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+            signal.signal(ignored, signal.SIG_IGN)
+        readable, writable = os.pipe()
+        os.set_blocking(readable, False)
+        os.set_blocking(writable, False)
+        signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._terminated)
+        return readable
+
+    def _terminated(self, *_: object) -> None:
+        self.why = self.why or "the supervisor was told to terminate"
+
+    def _start(self) -> None:
+        with Path(self.spec["log"]).open("wb") as log:
+            process = subprocess.Popen(
+                self.spec["argv"],
+                env=self.spec["env"],
+                cwd=self.spec["cwd"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=self._become_server,  # noqa: PLW1509  (one thread only)
+            )
+        self.server = process.pid
+        # waitpid(-1) below collects it; Popen must neither poll nor warn.
+        process.returncode = 0
+
+    def _become_server(self) -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if self.spec["cores"]:
+            os.sched_setaffinity(0, self.spec["cores"])
+        for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+            signal.signal(ignored, signal.SIG_DFL)
+
+    def _watch(self, wakeup: int) -> None:
+        while not self.why:
+            with suppress(InterruptedError):
+                readable, _, _ = select.select([0, wakeup], [], [], _TICK_S)
+                if wakeup in readable:
+                    os.read(wakeup, 4096)
+                if 0 in readable:
+                    self._hear(os.read(0, 4096))
+            self._reap()
+            self._note_segments()
+            if self.exit_code is not None:
+                self.why = self.why or "the server exited"
+            elif time.monotonic() - self.renewed_at > self.spec["lease_s"]:
+                # What the owner wrote while this process was itself frozen counts: it was read
+                # above, before the lease is judged.
+                self.why = self.why or "the owner let the lease lapse"
+
+    def _hear(self, said: bytes) -> None:
+        if not said:
+            self.why = self.why or "the owner is gone"
+        elif STOP in said:
+            self.why = self.why or _ASKED
+        else:
+            self.renewed_at = time.monotonic()
+
+    def _reap(self) -> None:
+        with suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                if pid == self.server:
+                    self.exit_code = os.waitstatus_to_exitcode(status)
+                    _tell({"event": "exited", "exit_code": self.exit_code})
+
+    def _tree(self) -> list[Process]:
+        self._reap()
+        return processes.tree(TAG_VARIABLE, self.spec["tag"], [os.getpid()])
+
+    def _note_segments(self) -> None:
+        """Remember which segments the tree has mapped: once it is dead nobody can tell."""
+        changed_at = _segments_changed_at()
+        if changed_at == self.segments_changed_at:
+            return
+        self.segments_changed_at = changed_at
+        if _segment_names() - self.segments_before - self.segments:
+            self._add_segments(self._tree())
+
+    def _add_segments(self, tree: list[Process]) -> None:
+        held = processes.shared_memory(process.pid for process in tree) - self.segments_before
+        if held - self.segments:
+            self.segments |= held
+            # Who clears up after a killed supervisor can know them from there alone.
+            self._write_record()
+
+    def _finish(self) -> None:
+        began = time.monotonic()
+        tree = self._tree()
+        self._add_segments(tree)
+        self._terminate(tree)
+        killed, survivors = processes.kill_all(self._tree, KILL_LIMIT_S)
+        self._report(
+            duration_s=time.monotonic() - began,
+            killed=len(killed),
+            survivors=survivors,
+            segments=processes.remove_shared_memory(self.segments),
+        )
+
+    def _terminate(self, tree: list[Process]) -> None:
+        if not tree:
+            return
+        if self.exit_code is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.server, signal.SIGTERM)
+        for process in tree:
+            processes.send(process, signal.SIGTERM)
+            # A stopped process hears nothing until it is continued.
+            processes.send(process, signal.SIGCONT)
+        grace_s = self.spec["grace_s" if self.why == _ASKED else "orphan_grace_s"]
+        end = time.monotonic() + grace_s
+        while self._tree() and time.monotonic() < end:
+            time.sleep(processes.TICK_S)
+
+    def _fail(self, error: OSError) -> None:
+        text = f"cannot start {self.spec['argv'][0]}: {error}"
+        self.exit_code = _CANNOT_EXECUTE
+        self.why = text
+        with suppress(OSError), Path(self.spec["log"]).open("ab") as log:
+            log.write(f"{text}\n".encode())
+        _tell({"event": "failed", "error": text})
+        self._report(duration_s=0.0, killed=0, survivors=0, segments=[])
+
+    def _report(self, **facts: Any) -> None:
+        report = {"exit_code": self.exit_code, "reason": self.why, **facts}
+        _write_json(self.spec["report"], report)
+        with suppress(OSError):
+            Path(self.spec["record"]).unlink()
+        _tell({"event": "done", **report})
+
+    def _write_record(self) -> None:
+        record = {
+            "tag": self.spec["tag"],
+            "supervisor": self.identity,
+            "owner": self.spec["owner"],
+            "server": self.server,
+            "port": self.spec["port"],
+            "log": self.spec["log"],
+            "segments": sorted(self.segments),
+        }
+        _write_json(self.spec["record"], record)
+
+
+def _segment_names() -> set[str]:
+    try:
+        return {str(path) for path in Path(processes.SHARED_MEMORY).iterdir()}
+    except OSError:
+        return set()
+
+
+def _segments_changed_at() -> float:
+    try:
+        return Path(processes.SHARED_MEMORY).stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _write_json(path: str, value: dict[str, Any]) -> None:
+    """Whole or not at all; a folder that was deleted meanwhile must not keep a server alive."""
+    temporary = Path(f"{path}.{os.getpid()}")
+    with suppress(OSError):
+        temporary.write_text(json.dumps(value))
+        temporary.replace(path)
+
+
+def _tell(event: dict[str, Any]) -> None:
+    with suppress(OSError):
+        os.write(1, json.dumps(event).encode() + b"\n")
+
+
+def _read_spec() -> dict[str, Any]:
+    line = b""
+    while not line.endswith(b"\n"):
+        piece = os.read(0, 1)
+        if not piece:
+            sys.exit("the owner closed the pipe before it said what to start")
+        line += piece
+    spec: dict[str, Any] = json.loads(line)
+    return spec
+
+
+def main() -> None:
+    """Supervise what standard input specifies, as nobody's child."""
+    if os.fork() != 0:
+        # A Ray worker that ends kills its own children, whatever their session: have no parent.
+        os._exit(0)
+    Supervisor(_read_spec()).run()

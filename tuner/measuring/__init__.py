@@ -1,0 +1,1 @@
+"""From request timings to numbers, and whether the output is still right; pure."""

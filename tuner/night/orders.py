@@ -1,0 +1,98 @@
+"""From a job to the order that a trial carries out: what is known by now, as the trial needs it."""
+
+from collections.abc import Sequence
+
+from tuner import engines
+from tuner.definitions.models import Value
+from tuner.definitions.space import Configuration
+from tuner.definitions.validation import LoadedStudy
+from tuner.measuring.quality import OutputQuality
+from tuner.night.launches import launch_spec
+from tuner.night.schedule import Job
+from tuner.night.trial import TrialOrder
+from tuner.records import TrialRecord
+from tuner.verdicts.decision import noise_by_rung, reference
+from tuner.verdicts.score import best_ratios, score, slo_breaches
+
+
+def order(
+    study: LoadedStudy,
+    records: Sequence[TrialRecord],
+    number: int,
+    job: Job,
+    configuration: Configuration,
+) -> TrialOrder:
+    """The order for one launch. Raises EngineError where its size cannot be told."""
+    launch = launch_spec(study, configuration)
+    base = reference(records, study.objective, study.baseline.key)
+    return TrialOrder(
+        number=number,
+        kind=job.kind,
+        hypothesis=job.hypothesis,
+        key=configuration.key,
+        values=configuration.as_dict(),
+        launch=launch,
+        gpus=engines.create(launch).gpus_needed(),
+        objective=study.objective,
+        prune=job.kind == "search",
+        reference=base,
+        noise=noise_by_rung(records, study.objective),
+        best=_best_score(study, records),
+        ceilings=best_ratios((r.rungs for r in records), base, study.objective),
+        known=_known(records, job, configuration),
+        baseline_quality=_baseline_quality(study, records),
+        nearest=_nearest(study, records, configuration),
+    )
+
+
+def _known(
+    records: Sequence[TrialRecord], job: Job, configuration: Configuration
+) -> dict[str, int]:
+    """Trials whose numbers would do for this one, should it turn out to run with their arguments.
+
+    A repetition is wanted for itself. A hypothesis runs its whole ladder: one that was left early
+    does not do for it.
+    """
+    if job.phase not in ("hypotheses", "search") or job.kind not in ("hypothesis", "search"):
+        return {}
+    return {
+        r.effective_key: r.number
+        for r in records
+        if r.effective_key and r.key != configuration.key and _does_for(r, job)
+    }
+
+
+def _does_for(record: TrialRecord, job: Job) -> bool:
+    if record.failure is not None:
+        return record.failure.action == "never" and bool(record.rungs)
+    return record.outcome == "completed" or (record.outcome == "pruned" and job.kind == "search")
+
+
+def _baseline_quality(study: LoadedStudy, records: Sequence[TrialRecord]) -> OutputQuality:
+    return sum((r.quality for r in records if r.key == study.baseline.key), OutputQuality())
+
+
+def _nearest(
+    study: LoadedStudy, records: Sequence[TrialRecord], configuration: Configuration
+) -> dict[str, Value]:
+    """Flags and variables of the configuration that served and has most values alike."""
+    values = configuration.as_dict()
+
+    def alike(record: TrialRecord) -> int:
+        return sum(record.values.get(name) == value for name, value in values.items())
+
+    served = [r for r in records if r.outcome == "completed" and r.key != configuration.key]
+    nearest = study.baseline
+    if served:
+        nearest = study.space.configuration(max(served, key=alike).values)
+    launch = launch_spec(study, nearest)
+    return {**launch.flags, **launch.env}
+
+
+def _best_score(study: LoadedStudy, records: Sequence[TrialRecord]) -> float:
+    """Of the launches that served the whole ladder within all limits; the baseline is 1."""
+    base = reference(records, study.objective, study.baseline.key)
+    served = [r.rungs for r in records if r.outcome == "completed"]
+    within = [rungs for rungs in served if not slo_breaches(rungs, study.objective)]
+    scores = [score(rungs, base, study.objective) for rungs in within]
+    return max([1.0, *(value for value in scores if value is not None)])

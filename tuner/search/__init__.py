@@ -1,0 +1,1 @@
+"""What to try next, by Optuna, taught with what the records say."""

@@ -1,0 +1,141 @@
+"""What a study says before and after it runs: check, plan, show, pareto, export."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tuner import engines
+from tuner.definitions.models import Value
+from tuner.definitions.validation import LoadedStudy, load_study
+from tuner.frozen import Frozen
+from tuner.night.launches import launch_spec
+from tuner.records import Records, TrialRecord
+from tuner.views import results
+from tuner.views.export import Format, find, written
+from tuner.views.export import export as chosen_export
+from tuner.views.plan import Plan
+from tuner.views.plan import plan as planned
+from tuner.views.results import Front, StudyView, front, study_view
+
+if TYPE_CHECKING:
+    from tuner.search.searcher import Searcher
+
+
+class Check(Frozen):
+    """A study without faults: what it holds, and what this machine could not verify.
+
+    `configurations` is None for a space that is too large to count, or continuous.
+    """
+
+    schema_number: int = 1
+    study: str
+    engine: str
+    parameters: int
+    configurations: int | None
+    continuous: bool
+    hypotheses: int
+    ladder: list[int]
+    not_ready: list[str]
+
+
+class TrialView(Frozen):
+    """One launch in full.
+
+    `unlike_baseline` holds the arguments read back that differ from the baseline's; None for one
+    that only the baseline has.
+    """
+
+    schema_number: int = 1
+    row: results.TrialRow
+    record: TrialRecord
+    unlike_baseline: dict[str, Value]
+    log: str
+    rehearsal: bool
+
+
+def check(path: Path) -> Check:
+    """Read and check a study. Raises DefinitionError with every fault of every file, TunerError
+    for a sampler that does not exist or cannot search the space."""
+    study = load_study(path)
+    searcher_of(study, None)
+    return Check(
+        study=results.name(study),
+        engine=study.definition.engine.name,
+        parameters=len(study.space.parameters),
+        configurations=study.space.size(),
+        continuous=any(study.space.values_of(name) is None for name in study.space.parameters),
+        hypotheses=len(study.space.hypotheses),
+        ladder=[rung.concurrency for rung in study.objective.ladder],
+        not_ready=not_ready(study),
+    )
+
+
+def not_ready(study: LoadedStudy) -> list[str]:
+    """What would keep launches from starting here: of each build, and of what is too large."""
+    launch = launch_spec(study, study.baseline)
+    builds = [None, *study.definition.engine.builds]
+    faults = [
+        f for name in builds for f in engines.preflight(launch.model_copy(update={"build": name}))
+    ]
+    stated = [
+        study.baseline,
+        *(study.space.hypothesis_configuration(h, study.baseline) for h in study.space.hypotheses),
+    ]
+    declared = study.definition.hardware.gpus
+    for configuration in stated:
+        needed = engines.create(launch_spec(study, configuration)).gpus_needed()
+        if needed > declared:
+            what = results.changes(configuration.as_dict(), study) or "the baseline"
+            faults.append(f"{what} needs {needed} GPUs, and hardware.gpus says {declared}")
+    return list(dict.fromkeys(faults))
+
+
+def plan(path: Path) -> Plan:
+    """What `run` would do from here. Starts nothing."""
+    study = load_study(path)
+    return planned(study, list(Records(study.folder)))
+
+
+def show(path: Path) -> StudyView:
+    """Everything the records say."""
+    study = load_study(path)
+    return study_view(study, Records(study.folder))
+
+
+def show_trial(path: Path, number: int) -> TrialView:
+    """One launch in full. Raises TunerError for one that does not exist."""
+    study = load_study(path)
+    records = Records(study.folder)
+    record = find(list(records), number)
+    return TrialView(
+        row=results.trial_row(study, record, records),
+        record=record,
+        unlike_baseline=results.unlike_baseline(study, record, records),
+        log=f"{results.name(study)}/trials/{number:04d}/server.log",
+        rehearsal=record.rehearsal,
+    )
+
+
+def pareto(path: Path, x: str, y: str) -> Front:
+    """The Pareto front in two metrics."""
+    study = load_study(path)
+    return front(study, Records(study.folder), x, y)
+
+
+def export(path: Path, trial: int | None, form: Format) -> str:
+    """The launch command in the form that was asked for."""
+    study = load_study(path)
+    return written(chosen_export(study, list(Records(study.folder)), trial), form)
+
+
+def searcher_of(study: LoadedStudy, journal: Path | None) -> "Searcher":
+    """The study's search, as its file asks for it. Raises TunerError for a sampler that cannot."""
+    from tuner.search.searcher import Searcher
+
+    search = study.definition.search
+    return Searcher(
+        study.space,
+        sampler=search.sampler,
+        seed=search.seed,
+        journal=journal,
+        name=study.folder.resolve().name,
+    )

@@ -1,0 +1,97 @@
+"""Start a study, or continue it; end as Ctrl-C would, with everything recorded."""
+
+import signal
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import FrameType
+from typing import Self
+
+from tuner.definitions.validation import LoadedStudy, load_study
+from tuner.errors import EngineError, HostError
+from tuner.night.environment import identity, remember_or_refuse
+from tuner.night.study import Listener, StudyRun
+from tuner.records import Records, locked
+from tuner.verbs.inspect import not_ready, searcher_of
+from tuner.views import results
+from tuner.views.results import StudyView, study_view
+
+Progress = Callable[[LoadedStudy], AbstractContextManager[Listener]]
+
+
+def run(path: Path, progress: Progress) -> StudyView:
+    """Start or continue a study until its budget or its questions end.
+
+    Everything that can be refused is refused before a host is touched. Raises StudyBusy,
+    StudyChanged, RecordsError, EngineError, HostError; KeyboardInterrupt on SIGINT and SIGTERM,
+    with everything recorded and every server gone.
+    """
+    study = load_study(path)
+    with locked(study.folder):
+        records = Records(study.folder)
+        missing = not_ready(study)
+        if missing:
+            raise EngineError("\n".join(missing), hint="Nothing was started.")
+        return _run(study, records, progress)
+
+
+def _run(study: LoadedStudy, records: Records, progress: Progress) -> StudyView:
+    from tuner.hosts.cluster import Cluster  # ray is loaded only once all else is in order
+
+    searcher = searcher_of(study, study.folder / "optuna.journal")
+    hardware = study.definition.hardware
+    with _Interruption() as interruption, progress(study) as listener:
+        listener.preparing(f"finding hosts (Ray {hardware.ray or 'on this machine'})")
+        real = not results.rehearsal(study)
+        with Cluster(hardware.gpus, hardware.ray, use_gpus=real) as cluster:
+            interruption.listen()
+            remember_or_refuse(study.folder, identity(study, cluster.hosts))
+            end = StudyRun(study, records, cluster, searcher, listener).run()
+    if end.failed is not None and end.failed.failure is not None:
+        failure = end.failed.failure
+        kind = HostError if failure.action == "stop-study" else EngineError
+        raise kind(
+            f"the baseline does not serve (trial {end.failed.number}): {failure.cause}",
+            hint=f"{failure.advice} Log: {study.folder}/trials/{end.failed.number:04d}/server.log",
+        )
+    return study_view(study, records, ended=end.reason)
+
+
+class _Interruption:
+    """SIGTERM ends a run as Ctrl-C does; once it is ending, neither is heard again.
+
+    While hosts are found it only waits: Ray does not survive an interruption of its start, and
+    takes SIGTERM for itself.
+    """
+
+    _NUMBERS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self) -> None:
+        self._before = {number: signal.getsignal(number) for number in self._NUMBERS}
+        self._asked = False
+
+    def __enter__(self) -> Self:
+        self._handle(self._wait)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def listen(self) -> None:
+        """Raise KeyboardInterrupt from now on, and at once where it was asked for before."""
+        self._handle(self._raise)
+        if self._asked:
+            self._raise(signal.SIGINT, None)
+
+    def _handle(self, handler: Callable[[int, FrameType | None], None]) -> None:
+        for number in self._NUMBERS:
+            signal.signal(number, handler)
+
+    def _wait(self, _number: int, _frame: FrameType | None) -> None:
+        self._asked = True
+
+    def _raise(self, _number: int, _frame: FrameType | None) -> None:
+        for number in self._NUMBERS:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt

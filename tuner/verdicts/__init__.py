@@ -1,0 +1,1 @@
+"""What the records say: effects with intervals, winners, the ledger of hypotheses; pure."""

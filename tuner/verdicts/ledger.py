@@ -1,0 +1,284 @@
+"""The hypothesis ledger: what was expected, what came of it, and why, in words. Pure.
+
+Stated hypotheses were not chosen for their result, so one launch of each counts; where a
+configuration was also launched afresh as a finalist, those launches alone judge it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from tuner.definitions.models import Hypothesis, Objective
+from tuner.records import TrialRecord
+from tuner.verdicts.arms import FRESH_LAUNCHES, Arms, compare, counts_against
+from tuner.verdicts.effects import Effect, Judgement, judge, launches_to_decide
+
+Verdict = Literal[
+    "helps",
+    "no effect",
+    "inconclusive",
+    "regresses",
+    "blocked",
+    "crashes",
+    "moot",
+    "not run",
+    "wrong output",
+]
+
+WRONG_OUTPUT = "wrong_output"
+"""The failure class of a server whose output is no longer the baseline's."""
+
+BASELINE = "the baseline"
+DEAD_ENDS: tuple[Verdict, ...] = ("blocked", "moot", "wrong output")
+"""Verdicts that leave nothing to build on."""
+
+_VERDICT_WORDS: Mapping[Judgement, str] = {
+    "helps": "helps",
+    "no effect": "no effect beyond noise",
+    "inconclusive": "inconclusive",
+    "regresses": "regresses",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RungEffect:
+    """The effect at one concurrency."""
+
+    concurrency: int
+    effect: Effect
+    judgement: Judgement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRow:
+    """One hypothesis and its verdict; `words` can be quoted alone.
+
+    `over` is what the effect is measured against: the baseline, or the parent hypothesis where
+    that one changes something itself. `dies_at` is the concurrency that a crash came at, `cause`
+    why there is no plain effect.
+    """
+
+    id: str
+    claim: str
+    attacks: str | None
+    expected_percent: tuple[float, float]
+    verdict: Verdict
+    effect: Effect | None
+    over: str
+    rungs: tuple[RungEffect, ...]
+    dies_at: int | None
+    cause: str
+    words: str
+    trials: tuple[int, ...]
+
+
+def ledger(
+    records: Iterable[TrialRecord],
+    hypotheses: Sequence[Hypothesis],
+    objective: Objective,
+    baseline_key: str | None = None,
+) -> list[LedgerRow]:
+    """A row for every stated hypothesis, in the order in which they were stated."""
+    arms = Arms(records, objective, baseline_key)
+    by_id = {hypothesis.id: hypothesis for hypothesis in hypotheses}
+    rows: dict[str, LedgerRow] = {}
+
+    def row(hypothesis: Hypothesis) -> LedgerRow:
+        if hypothesis.id not in rows:
+            parents = [row(by_id[parent]) for parent in hypothesis.depends_on if parent in by_id]
+            rows[hypothesis.id] = _row(arms, hypothesis, parents)
+        return rows[hypothesis.id]
+
+    return [row(hypothesis) for hypothesis in hypotheses]
+
+
+def unsettled_hypotheses(
+    records: Iterable[TrialRecord], hypotheses: Sequence[Hypothesis], objective: Objective
+) -> list[str]:
+    """Keys of the configurations that more launches would settle, the nearest to it first."""
+    records = tuple(records)
+    keys = {record.number: record.key for record in records}
+    needs: dict[str, int] = {}
+    for row in ledger(records, hypotheses, objective):
+        more = launches_to_decide(row.effect, objective.decision) if row.effect else None
+        if row.verdict == "inconclusive" and more is not None:
+            needs.setdefault(keys[row.trials[0]], more)
+    return sorted(needs, key=lambda key: needs[key])
+
+
+def null_results(rows: Sequence[LedgerRow]) -> list[str]:
+    """What the nulls locate: two of one kind, and no effect of that kind, rule a bottleneck out."""
+    kinds = dict.fromkeys(row.attacks for row in rows if row.attacks)
+    sentences = []
+    for kind in kinds:
+        nulls = [row.id for row in rows if row.attacks == kind and row.verdict == "no effect"]
+        moved = any(row.attacks == kind and row.verdict in ("helps", "regresses") for row in rows)
+        if len(nulls) >= 2 and not moved:
+            names = ", ".join(nulls)
+            sentences.append(f"{names} did nothing: {kind} is not where the time goes.")
+    return sentences
+
+
+def _row(arms: Arms, hypothesis: Hypothesis, parents: Sequence[LedgerRow]) -> LedgerRow:
+    launches = _launches(arms, hypothesis)
+    failed = _telling_failure(launches)
+    if any(record in arms.baseline for record in launches):
+        finding = _same_as_baseline(launches)
+    elif failed is None and not any(record.outcome == "completed" for record in launches):
+        finding = _unmeasured(launches, parents)
+    else:
+        over, control = _control(arms, parents)
+        rungs = _rung_effects(arms, launches, control)
+        if failed is None:
+            finding = _measured(arms, launches, control, rungs, over)
+        else:
+            finding = _died(arms, launches, failed, rungs)
+        finding = replace(finding, over=over, rungs=rungs)
+    low, high = hypothesis.gain_percent
+    expected = f"; {low:g} to {high:g} % was expected" if finding.effect else ""
+    return LedgerRow(
+        id=hypothesis.id,
+        claim=hypothesis.claim,
+        attacks=hypothesis.attacks,
+        expected_percent=hypothesis.gain_percent,
+        verdict=finding.verdict,
+        effect=finding.effect,
+        over=finding.over,
+        rungs=finding.rungs,
+        dies_at=finding.dies_at,
+        cause=finding.cause,
+        words=f"{finding.words}{expected}",
+        trials=tuple(record.number for record in launches),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Finding:
+    verdict: Verdict
+    words: str
+    cause: str = ""
+    effect: Effect | None = None
+    over: str = BASELINE
+    rungs: tuple[RungEffect, ...] = ()
+    dies_at: int | None = None
+
+
+def _launches(arms: Arms, hypothesis: Hypothesis) -> list[TrialRecord]:
+    """The launches that tell of it; another's where it resolved to the same arguments."""
+    stated = [arms.original(r) for r in arms.records if r.hypothesis == hypothesis.id]
+    keys = {record.key for record in stated}
+    group = [r for r in arms.records if r.key in keys and r.outcome != "duplicate"]
+    fresh = [r for r in group if r.kind == "confirm" and r.outcome != "interrupted"]
+    return fresh if len(fresh) >= FRESH_LAUNCHES else group
+
+
+def _telling_failure(launches: Sequence[TrialRecord]) -> TrialRecord | None:
+    """A failure by the configuration's fault; the host's only where it came twice, and alone."""
+    own = next((record for record in launches if counts_against(record)), None)
+    failed = [record for record in launches if record.outcome == "failed"]
+    return own or (failed[-1] if len(failed) == len(launches) > 1 else None)
+
+
+def _control(arms: Arms, parents: Sequence[LedgerRow]) -> tuple[str, tuple[TrialRecord, ...]]:
+    """The parent where it alone was built upon and moves something, else the baseline."""
+    if len(parents) == 1 and parents[0].verdict in ("helps", "regresses"):
+        numbers = set(parents[0].trials)
+        return parents[0].id, tuple(r for r in arms.records if r.number in numbers)
+    return BASELINE, arms.baseline
+
+
+def _rung_effects(
+    arms: Arms, launches: Sequence[TrialRecord], control: Sequence[TrialRecord]
+) -> tuple[RungEffect, ...]:
+    decision = arms.objective.decision
+    ladder = [rung.concurrency for rung in arms.objective.ladder]
+    found = ((rung, compare(arms, launches, control, rung=rung)) for rung in ladder)
+    return tuple(
+        RungEffect(concurrency=rung, effect=effect, judgement=judge(effect, decision))
+        for rung, effect in found
+        if effect is not None
+    )
+
+
+def _same_as_baseline(launches: Sequence[TrialRecord]) -> _Finding:
+    cause = f"the server runs with the baseline's own arguments (trial {launches[0].number})"
+    return _Finding(verdict="no effect", words=f"no effect: {cause}", cause=cause)
+
+
+def _unmeasured(launches: Sequence[TrialRecord], parents: Sequence[LedgerRow]) -> _Finding:
+    parent = next((row for row in parents if row.verdict in DEAD_ENDS), None)
+    if not launches and parent is not None:
+        cause = f"it builds on {parent.id}, which is {parent.verdict}"
+        return _Finding(verdict="moot", words=f"moot: {cause}", cause=cause)
+    if not launches:
+        return _Finding(verdict="not run", words="not run")
+    last = launches[-1]
+    cause = last.failure.cause if last.failure else f"trial {last.number} was {last.outcome}"
+    return _Finding(verdict="not run", words=f"not measured: {cause}", cause=cause)
+
+
+def _measured(
+    arms: Arms,
+    launches: Sequence[TrialRecord],
+    control: Sequence[TrialRecord],
+    rungs: Sequence[RungEffect],
+    over: str,
+) -> _Finding:
+    effect = compare(arms, launches, control)
+    decision = arms.objective.decision
+    if effect is None:
+        cause = f"it and {over} were not both measured on the whole ladder"
+        return _Finding(verdict="inconclusive", words=f"inconclusive: {cause}", cause=cause)
+    verdict = judge(effect, decision)
+    times = "one launch" if effect.launches == 1 else f"{effect.launches} launches"
+    said = f"{_VERDICT_WORDS[verdict]}: {effect} over {over} from {times}"
+    if verdict == "no effect":
+        said += f", inside the band of {decision.equivalence_percent:g} % that counts as none"
+    if verdict == "inconclusive":
+        more = launches_to_decide(effect, decision)
+        said += f"; {more} more launches of each side would decide" if more else ""
+    return _Finding(verdict=verdict, effect=effect, words=f"{said}{_regimes(rungs)}")
+
+
+def _died(
+    arms: Arms,
+    launches: Sequence[TrialRecord],
+    failed: TrialRecord,
+    rungs: Sequence[RungEffect],
+) -> _Finding:
+    cause = failed.failure.cause if failed.failure else "no cause was recorded"
+    phase = failed.failure.phase if failed.failure else "starting"
+    if failed.failure is not None and failed.failure.kind == WRONG_OUTPUT:
+        return _Finding(verdict="wrong output", words=f"wrong output: {cause}", cause=cause)
+    if not failed.rungs and phase not in ("ready", "serving"):
+        return _Finding(
+            verdict="blocked", words=f"blocked: dies while {phase}: {cause}", cause=cause
+        )
+    reached = {rung.concurrency for rung in failed.rungs}
+    ladder = (rung.concurrency for rung in arms.objective.ladder)
+    dies_at = next((concurrency for concurrency in ladder if concurrency not in reached), None)
+    died = "dies" if dies_at is None else f"dies at {dies_at}"
+    if len(launches) > 1:
+        died += f" in {sum(map(counts_against, launches))} of {len(launches)} launches"
+    words = f"{', '.join([*_by_rung(rungs), died])}: {cause}"
+    return _Finding(verdict="crashes", words=words, cause=cause, dies_at=dies_at)
+
+
+def _by_rung(rungs: Sequence[RungEffect]) -> list[str]:
+    """`regresses at 1 (-9.8 %) and 10 (-12.1 %)`, a phrase for each judgement that occurs."""
+    phrases: dict[Judgement, list[str]] = {}
+    for rung in rungs:
+        gain = f"{rung.concurrency} ({rung.effect.gain_percent:+.1f} %)"
+        phrases.setdefault(rung.judgement, []).append(gain)
+    return [f"{_VERDICT_WORDS[said]} at {_and(where)}" for said, where in phrases.items()]
+
+
+def _regimes(rungs: Sequence[RungEffect]) -> str:
+    """Rungs that pull against each other, which one number for the ladder hides."""
+    moved = [rung for rung in rungs if rung.judgement in ("helps", "regresses")]
+    both = len({rung.judgement for rung in moved}) == 2
+    return f"; {', '.join(_by_rung(moved))}" if both else ""
+
+
+def _and(words: Sequence[str]) -> str:
+    return " and ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)

@@ -1,0 +1,1 @@
+"""What people ask for, as values: results, plans, exports."""

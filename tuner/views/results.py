@@ -1,0 +1,264 @@
+"""What the records say, as values that can be printed or dumped as JSON. Starts nothing."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from tuner.definitions.domain import same
+from tuner.definitions.models import Value
+from tuner.definitions.space import shown
+from tuner.definitions.validation import LoadedStudy
+from tuner.flags.names import canonical
+from tuner.frozen import Frozen
+from tuner.night.environment import changed_since
+from tuner.night.launches import time_scale
+from tuner.records import Records, TrialRecord
+from tuner.verdicts.analysis import ParetoPoint, TimeUse, pareto_front, time_use
+from tuner.verdicts.decision import Conclusion, conclusion, reference
+from tuner.verdicts.ledger import LedgerRow, ledger, null_results
+from tuner.verdicts.score import rung_ratios, score, slo_breaches
+
+SCHEMA = 1
+FULL_SHARE = 0.9
+"""An engine that never ran this share of the requests at a time is said to run at what it did."""
+LEAST_GAP = 0.5
+"""And only where at least so many are missing: of a single stream, pauses between requests and an
+engine that counts once in forty steps leave 0.7, though it runs in full."""
+
+
+class TrialRow(Frozen):
+    """One launch in a line; `ratios` are throughput over the baseline's, by concurrency.
+
+    `ran_at` holds the rungs that the engine did not run in full: the requests it ran at a time, by
+    its own count.
+    """
+
+    number: int
+    kind: str
+    hypothesis: str | None
+    changes: dict[str, Value]
+    outcome: str
+    words: str
+    score: float | None
+    ratios: dict[int, float]
+    tok_s: dict[int, float]
+    ran_at: dict[int, float]
+    breaches: list[str]
+    duration_s: float
+
+
+class DeadEnd(Frozen):
+    """What never to try again, and why.
+
+    `changes` is what all launches that died of this cause had in common, `suspects` those of them
+    that are blamed; `blame` names the flags or variables that the first one's log points at.
+    """
+
+    changes: dict[str, Value]
+    suspects: dict[str, Value]
+    trials: list[int]
+    kind: str
+    cause: str
+    blame: list[str]
+    advice: str
+
+
+class StudyView(Frozen):
+    """A study so far: its verdict, its hypotheses, its trials, and where the time went.
+
+    `ended` is why the run that shows this came to its end, empty where none ran; `changed` is how
+    the study differs from what the records were made by, empty where it does not.
+    """
+
+    schema_number: int = SCHEMA
+    study: str
+    rehearsal: bool
+    time_scale: float
+    scored: str
+    conclusion: Conclusion
+    winner_changes: dict[str, Value] | None
+    noise: str
+    hypotheses: list[LedgerRow]
+    located: list[str]
+    never_again: list[DeadEnd]
+    trials: list[TrialRow]
+    time_use: list[TimeUse]
+    feasible: bool
+    ended: str = ""
+    changed: str = ""
+
+
+class Front(Frozen):
+    """The configurations that no other beats in both metrics, and all that were compared."""
+
+    schema_number: int = SCHEMA
+    study: str
+    rehearsal: bool
+    x: str
+    y: str
+    points: list[ParetoPoint]
+    changes: dict[str, dict[str, Value]]
+
+
+def study_view(study: LoadedStudy, records: Records, ended: str = "") -> StudyView:
+    """All that can be said of a study from its records."""
+    objective, key = study.objective, study.baseline.key
+    found = conclusion(records, objective, key)
+    rows = ledger(records, study.space.hypotheses, objective, key)
+    base = reference(records, objective, key)
+    trials = [_trial_row(study, record, base) for record in records]
+    winner = next((r for r in records if r.key == found.winner_key), None)
+    return StudyView(
+        study=name(study),
+        rehearsal=rehearsal(study),
+        time_scale=time_scale(study),
+        scored=objective.score,
+        conclusion=found,
+        winner_changes=changes(winner.values, study) if winner else None,
+        noise=str(found.noise),
+        hypotheses=rows,
+        located=null_results(rows),
+        never_again=_dead_ends(study, records),
+        trials=trials,
+        time_use=list(time_use(records)),
+        feasible=any(t.score is not None and not t.breaches for t in trials),
+        ended=ended,
+        changed=changed_since(study),
+    )
+
+
+def front(study: LoadedStudy, records: Records, x: str, y: str) -> Front:
+    """The Pareto front in two metrics. Raises TunerError for an unknown metric."""
+    points = pareto_front(records, x, y, study.objective, study.baseline.key)
+    values = {record.key: changes(record.values, study) for record in records}
+    return Front(
+        study=name(study),
+        rehearsal=rehearsal(study),
+        x=x,
+        y=y,
+        points=list(points),
+        changes={point.key: values[point.key] for point in points},
+    )
+
+
+def name(study: LoadedStudy) -> str:
+    """The study's folder as the user would name it."""
+    try:
+        return str(study.folder.relative_to(Path.cwd()))
+    except ValueError:
+        return str(study.folder)
+
+
+def rehearsal(study: LoadedStudy) -> bool:
+    """Whether nothing that is measured here is a benchmark."""
+    return study.definition.engine.name == "rehearsal"
+
+
+def changes(values: dict[str, Value], study: LoadedStudy) -> dict[str, Value]:
+    """How a configuration differs from the baseline; None for what it leaves out, no secret."""
+    baseline = study.baseline.as_dict()
+    names = [*values, *(name for name in baseline if name not in values)]
+    differ = [name for name in names if not same(values.get(name), baseline.get(name))]
+    return {name: _shown(study, name, values.get(name)) for name in differ}
+
+
+def _shown(study: LoadedStudy, name: str, value: Value) -> Value:
+    parameter = study.space.parameters.get(name)  # none: the space changed after the launch
+    return value if parameter is None else shown(name, parameter, value)
+
+
+def trial_row(study: LoadedStudy, record: TrialRecord, records: Iterable[TrialRecord]) -> TrialRow:
+    """One launch against the baseline as it is known by now."""
+    return _trial_row(study, record, reference(records, study.objective, study.baseline.key))
+
+
+def _trial_row(study: LoadedStudy, record: TrialRecord, base: Mapping[int, float]) -> TrialRow:
+    value = score(record.rungs, base, study.objective)
+    return TrialRow(
+        number=record.number,
+        kind=record.kind,
+        hypothesis=record.hypothesis,
+        changes=changes(record.values, study),
+        outcome=record.outcome,
+        words=outcome_words(study, record),
+        score=None if value is None else round(value, 5),
+        ratios=rung_ratios(record.rungs, base, study.objective),
+        tok_s={r.concurrency: getattr(r, f"{study.objective.score}_tok_s") for r in record.rungs},
+        ran_at=_ran_at(record),
+        breaches=[str(b) for b in slo_breaches(record.rungs, study.objective)],
+        duration_s=record.duration_s,
+    )
+
+
+def _ran_at(record: TrialRecord) -> dict[int, float]:
+    loads = {rung.concurrency: rung.engine_load for rung in record.rungs}
+    return {
+        concurrency: round(load.running_mean, 1)
+        for concurrency, load in loads.items()
+        if load is not None
+        and load.running_mean < min(FULL_SHARE * concurrency, concurrency - LEAST_GAP)
+    }
+
+
+def unlike_baseline(
+    study: LoadedStudy, record: TrialRecord, records: Iterable[TrialRecord]
+) -> dict[str, Value]:
+    """The arguments read back that are not those of the baseline's first launch that told its own;
+    all where none did."""
+    told = (r.effective for r in records if r.key == study.baseline.key and r.effective)
+    baseline = next(told, {})
+    names = [*record.effective, *(name for name in baseline if name not in record.effective)]
+    ours = record.effective
+    return {n: ours.get(n) for n in names if not same(ours.get(n), baseline.get(n))}
+
+
+def outcome_words(study: LoadedStudy, record: TrialRecord) -> str:
+    """What came of a launch, in a few words."""
+    if record.failure is not None:
+        return f"{_died(study, record)}: {record.failure.cause} [{record.failure.kind}]"
+    if record.outcome == "pruned":
+        return f"stopped early: {record.pruned_because}"
+    if record.outcome == "duplicate":
+        return f"runs with the same arguments as trial {record.duplicate_of}"
+    return record.outcome
+
+
+def _died(study: LoadedStudy, record: TrialRecord) -> str:
+    if record.failure is None or record.ready_s is None:
+        return f"died while {record.failure.phase}" if record.failure else "died"
+    reached = {rung.concurrency for rung in record.rungs}
+    ladder = (rung.concurrency for rung in study.objective.ladder)
+    at = next((concurrency for concurrency in ladder if concurrency not in reached), None)
+    return "died after the ladder" if at is None else f"died at {at}"
+
+
+def _dead_ends(study: LoadedStudy, records: Sequence[TrialRecord] | Records) -> list[DeadEnd]:
+    found: dict[tuple[str, str], list[TrialRecord]] = {}
+    for record in records:
+        if record.failure is not None and record.failure.action == "never":
+            found.setdefault((record.failure.kind, record.failure.cause), []).append(record)
+    return [_dead_end(study, group) for group in found.values()]
+
+
+def _dead_end(study: LoadedStudy, group: Sequence[TrialRecord]) -> DeadEnd:
+    """What the launches that died of one cause had in common."""
+    failure = group[0].failure
+    blame = failure.blame if failure else []
+    common = changes(group[0].values, study)
+    for record in group[1:]:
+        other = changes(record.values, study)
+        common = {n: v for n, v in common.items() if n in other and same(other[n], v)}
+    return DeadEnd(
+        changes=common,
+        suspects={n: v for n, v in common.items() if _flag(study, n) in map(canonical, blame)},
+        trials=[record.number for record in group],
+        kind=failure.kind if failure else "",
+        cause=failure.cause if failure else "",
+        blame=blame,
+        advice=failure.advice if failure else "",
+    )
+
+
+def _flag(study: LoadedStudy, name: str) -> str:
+    """The flag or variable that a parameter sets, as blame would name it."""
+    parameter = study.space.parameters.get(name)  # none: the space changed after the launch
+    return canonical((parameter and (parameter.env or parameter.flag)) or name)
