@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from tests.conftest import ROOT
 from tuner import cli, errors
+from tuner.cli import app
 from tuner.definitions.models import Objective, SpaceDefinition, StudyDefinition
 from tuner.definitions.validation import load
 from tuner.night import environment
@@ -114,10 +115,10 @@ def test_exit_codes_are_those_of_the_code():
         0,
         errors.TunerError.exit_code,
         2,
-        cli.EXIT_NOTHING_FEASIBLE,
+        app.EXIT_NOTHING_FEASIBLE,
         errors.HostError.exit_code,
-        cli.EXIT_BUG,
-        cli.EXIT_INTERRUPTED,
+        app.EXIT_BUG,
+        app.EXIT_INTERRUPTED,
     ]
 
 

@@ -39,13 +39,17 @@ class _Parameter(Frozen):
     environment variable, or a build.
 
     Where `when` does not hold the parameter is inactive: it is not set at all. A default of null
-    leaves it to the engine, and the search then tries that too.
+    leaves it to the engine, and the search then tries that too. Where `versions` (a specifier)
+    does not admit the engine's version there is no such parameter: it is inactive whatever holds.
     """
 
     flag: FlagName | None = None
     env: str | None = None
     build: bool = False
     when: Condition = {}
+    versions: str | None = Field(
+        default=None, description="a version specifier such as '>=0.5.17' or '>=0.5,<0.6'"
+    )
     note: str = ""
 
 
@@ -174,20 +178,34 @@ class Objective(Frozen):
 
 
 class Launch(Frozen):
-    """One way to start the engine: its own interpreter, or a command prefix."""
+    """One way to start the engine: its own interpreter, a command prefix, or a container image,
+    inside which a command prefix may be named."""
 
     python: str | None = Field(default=None, min_length=1)
     command: list[str] | None = Field(default=None, min_length=1)
+    image: str | None = Field(default=None, min_length=1)
+
+
+class Containers(Frozen):
+    """How images are run: by which runtime, on the host's network or with one mapped port, with
+    which further options of its `run` (`--ipc=host`, `--shm-size=32g`, `-v=...`)."""
+
+    runtime: str = Field(default="docker", min_length=1)
+    network: Literal["host", "bridge"] = "host"
+    options: list[str] = []
 
 
 class EngineDefinition(Launch):
     """Which engine and how it is launched.
 
     `builds` are further launches of the same engine that a build parameter selects by name. A
-    rehearsal needs a `surface` and may leave the launch out.
+    rehearsal needs a `surface` and may leave the launch out. `version` is what spaces with
+    `versions` are read for where the engine is not installed; where it is, both must agree.
     """
 
     name: Literal["vllm", "sglang", "rehearsal"]
+    version: str | None = Field(default=None, min_length=1)
+    containers: Containers = Containers()
     surface: str | None = None
     builds: dict[str, Launch] = {}
     ready_timeout_s: float = Field(default=1800.0, gt=0)

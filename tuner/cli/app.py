@@ -1,0 +1,73 @@
+"""The command line itself: the group that commands join, how they answer, how a run of it ends.
+
+Each verb loads what it needs when it is called: `tuner --help` is instant.
+"""
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NoReturn
+
+import click
+
+import tuner
+from tuner.errors import TunerError
+
+EXIT_NOTHING_FEASIBLE = 3
+EXIT_BUG = 70
+EXIT_INTERRUPTED = 130
+
+STUDY = click.argument("study", type=click.Path(path_type=Path))
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document to stdout.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(tuner.__version__, prog_name="tuner")
+def cli() -> None:
+    """Find the fastest honest configuration of an LLM server, overnight, unattended.
+
+    STUDY is a folder with a study.yaml, such as studies/quickstart.
+    """
+
+
+def answer(result: Any, as_json: bool, show_it: Callable[[Any], None]) -> None:
+    """Print a result: for a program, or for a person."""
+    if as_json:
+        click.echo(result.model_dump_json(indent=1, by_alias=True))  # no NaN, unlike json.dumps
+    else:
+        show_it(result)
+
+
+def main() -> NoReturn:
+    """Run the command line; every expected failure is one message and an exit code."""
+    sys.excepthook = _bug
+    try:
+        code = cli.main(prog_name="tuner", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # impatience must not change the exit code
+        click.echo("interrupted; everything measured is recorded, run again to continue", err=True)
+        sys.exit(EXIT_INTERRUPTED)
+    except TunerError as error:
+        click.echo(f"tuner: {error}", err=True)
+        sys.exit(error.exit_code)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> NoReturn:
+    """What nobody foresaw: say what to send, and exit as no expected failure does."""
+    traceback.print_exception(kind, error, trace)
+    click.echo(
+        "tuner: this is a bug. Please report it with the lines above and the version "
+        f"({tuner.__version__}). What was measured is recorded.",
+        err=True,
+    )
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(EXIT_BUG)
