@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from tuner.definitions.models import Value
 from tuner.engines.base import EngineFacts
+from tuner.engines.overrides import Override
 from tuner.errors import RecordsError, StudyBusy, StudyError
 from tuner.failures.classifier import Failure
 from tuner.frozen import Frozen
@@ -27,7 +28,8 @@ Outcome = Literal["completed", "pruned", "duplicate", "failed", "interrupted"]
 class TrialRecord(Frozen):
     """One launch and what came of it. Never holds an imputed number.
 
-    `key` names the declared configuration, `effective_key` what the server said it runs with.
+    `key` names the declared configuration, `effective_key` what the server said it runs with;
+    `overridden` is what was asked for and is not so.
     `duplicate_of` is the trial that had the same effective arguments.
     """
 
@@ -48,6 +50,7 @@ class TrialRecord(Frozen):
     failure: Failure | None = None
     pruned_because: str | None = None
     effective: dict[str, Value] = {}
+    overridden: list[Override] = []
     effective_key: str | None = None
     duplicate_of: int | None = None
     facts: EngineFacts = EngineFacts()

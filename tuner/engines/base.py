@@ -15,6 +15,7 @@ from tuner.engines.spelling import resolve, shell_word, shown_argv, shown_env
 from tuner.frozen import Frozen
 
 if TYPE_CHECKING:
+    from tuner.engines.overrides import Override
     from tuner.http.client import Http
     from tuner.load import Api
 
@@ -151,6 +152,10 @@ class Engine(Protocol):
         Equal for two launches that run alike: no address, no seed of ours, nothing of the moment.
         Raises HttpError.
         """
+        ...
+
+    def overridden(self, effective: Mapping[str, Value], log: str) -> "list[Override]":
+        """What was passed and is otherwise in the arguments read back, and by whose word."""
         ...
 
     async def facts(self, http: "Http", log: str) -> EngineFacts:

@@ -16,6 +16,7 @@ from tuner.engines.interpreter import (
     model_faults,
     program_faults,
 )
+from tuner.engines.overrides import Override, overrides
 from tuner.engines.readback import gauges
 from tuner.engines.spelling import resolve, spell, unset_references
 from tuner.errors import EngineError, HttpError
@@ -51,6 +52,8 @@ class CommonEngine:
     """Flags that only an export gets: the tuner serves itself alone, without keys or
     certificates, on an address of its own."""
     withheld_env: ClassVar[frozenset[str]]
+    flag_aliases: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Other names of a flag, by the name under which it is read back."""
     running_metric: ClassVar[str]
     queued_metric: ClassVar[str]
 
@@ -215,6 +218,16 @@ class CommonEngine:
     async def effective(self, http: "Http", log: str) -> dict[str, Value]:
         """The arguments that the server runs with, by flag name. Raises HttpError."""
         raise NotImplementedError
+
+    def overridden(self, effective: Mapping[str, Value], log: str) -> list[Override]:
+        """What was passed and is otherwise in the arguments read back."""
+        styles = self.spec.bool_styles
+        passed = {
+            name: value
+            for name, value in self.flags.items()
+            if value is not False or styles.get(name, "presence") != "presence"
+        }
+        return overrides(passed, effective, log, self.flag_aliases)
 
     async def facts(self, http: "Http", log: str) -> EngineFacts:
         """Version, weights, KV tokens, captured sizes. Raises HttpError."""

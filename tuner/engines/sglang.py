@@ -9,6 +9,7 @@ from tuner.engines.base import EngineFacts
 from tuner.engines.common import GENERATION_TIMEOUT_S, PROBE_TOKENS, CommonEngine
 from tuner.engines.readback import as_flags, last_match
 from tuner.errors import HttpProtocolError, HttpStatusError
+from tuner.flags.sglang import FLAGS
 
 if TYPE_CHECKING:
     from tuner.http.client import Http
@@ -47,6 +48,7 @@ class SGLangEngine(CommonEngine):
     distributions = ("sglang",)
     model_flag = "model-path"
     list_flags = frozenset({"cuda-graph-bs", "cuda-graph-bs-decode", "cuda-graph-bs-prefill"})
+    flag_aliases = {flag.name: flag.aliases for flag in FLAGS.values() if flag.aliases}
     withheld_flags = frozenset(
         {
             *("host", "port", "nccl-port", "dist-init-addr", "enable-metrics"),

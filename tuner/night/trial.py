@@ -16,6 +16,7 @@ from pathlib import Path
 from tuner import engines
 from tuner.definitions.models import Objective, Rung, Value
 from tuner.engines.base import Engine, EngineFacts, LaunchSpec
+from tuner.engines.overrides import Override
 from tuner.errors import EngineError, HostError, HttpError
 from tuner.failures.blame import changed
 from tuner.failures.classifier import Failure, Phase, classify, gave_up, verdict
@@ -81,6 +82,7 @@ class _Course:
     failure: Failure | None = None
     pruned_because: str | None = None
     effective: dict[str, Value] = field(default_factory=dict)
+    overridden: list[Override] = field(default_factory=list)
     effective_key: str | None = None
     duplicate_of: int | None = None
     facts: EngineFacts = field(default_factory=EngineFacts)
@@ -168,6 +170,7 @@ async def _read_back(
     log = server.log()
     try:
         course.effective = await engine.effective(http, log)
+        course.overridden = engine.overridden(course.effective, log)
         course.facts = await engine.facts(http, log)
     except HttpError as error:  # if it is dead the ladder says why; else it just does not tell
         logger.warning("trial %d: arguments could not be read back: %s", order.number, error)
@@ -354,6 +357,7 @@ def _record(order: TrialOrder, slot: Slot, course: _Course) -> TrialRecord:
         failure=course.failure,
         pruned_because=course.pruned_because,
         effective=course.effective,
+        overridden=course.overridden,
         effective_key=course.effective_key,
         duplicate_of=course.duplicate_of,
         facts=course.facts,

@@ -135,6 +135,7 @@ def _row(arms: Arms, hypothesis: Hypothesis, parents: Sequence[LedgerRow]) -> Le
             finding = _died(arms, launches, failed, rungs)
         finding = replace(finding, over=over, rungs=rungs)
     low, high = hypothesis.gain_percent
+    said = "".join(f"; {each}" for each in _overridden(arms, hypothesis))
     expected = f"; {low:g} to {high:g} % was expected" if finding.effect else ""
     return LedgerRow(
         id=hypothesis.id,
@@ -147,7 +148,7 @@ def _row(arms: Arms, hypothesis: Hypothesis, parents: Sequence[LedgerRow]) -> Le
         rungs=finding.rungs,
         dies_at=finding.dies_at,
         cause=finding.cause,
-        words=f"{finding.words}{expected}",
+        words=f"{finding.words}{said}{expected}",
         trials=tuple(record.number for record in launches),
     )
 
@@ -170,6 +171,12 @@ def _launches(arms: Arms, hypothesis: Hypothesis) -> list[TrialRecord]:
     group = [r for r in arms.records if r.key in keys and r.outcome != "duplicate"]
     fresh = [r for r in group if r.kind == "confirm" and r.outcome != "interrupted"]
     return fresh if len(fresh) >= FRESH_LAUNCHES else group
+
+
+def _overridden(arms: Arms, hypothesis: Hypothesis) -> list[str]:
+    """Which of its own settings the engine changed, and by whose word."""
+    stated = (record for record in arms.records if record.hypothesis == hypothesis.id)
+    return list(dict.fromkeys(str(each) for record in stated for each in record.overridden))
 
 
 def _telling_failure(launches: Sequence[TrialRecord]) -> TrialRecord | None:

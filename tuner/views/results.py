@@ -218,7 +218,8 @@ def outcome_words(study: LoadedStudy, record: TrialRecord) -> str:
     if record.outcome == "pruned":
         return f"stopped early: {record.pruned_because}"
     if record.outcome == "duplicate":
-        return f"runs with the same arguments as trial {record.duplicate_of}"
+        said = "".join(f"; {each}" for each in record.overridden)
+        return f"runs with the same arguments as trial {record.duplicate_of}{said}"
     return record.outcome
 
 
