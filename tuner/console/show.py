@@ -285,6 +285,8 @@ def show_trial(view: TrialView) -> None:
             f"runs with, unlike the baseline: {unlike}"
             f" ({len(record.effective)} arguments were read back; --json has all)"
         )
+    for changed in record.overridden:
+        out.print(f"{one_line(str(changed))}{f' ({one_line(changed.line)})' if changed.line else ''}")
     if record.command:
         out.print(f"command: {record.command}\nlog: {view.log}", soft_wrap=True)
 
