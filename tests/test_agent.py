@@ -181,7 +181,7 @@ def test_ports_are_found_where_every_port_is_ephemeral(monkeypatch: pytest.Monke
     async def reserve() -> None:
         slot = await (await owner_of(1)).reserve("job-1", 1)
         assert slot
-        assert len(slot.ports) == slots.PORTS_A_SLOT
+        assert len(slot.ports) == slots.PORTS_A_GPU
 
     asyncio.run(reserve())
 

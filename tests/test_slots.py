@@ -108,7 +108,7 @@ def test_blocks_do_not_overlap_and_those_outside_the_ephemeral_range_come_first(
     outside = [all(not 32768 <= port <= 60999 for port in block) for block in blocks]
     assert outside == sorted(outside, reverse=True)
     assert outside.count(True) > 1000
-    assert {len(block) for block in blocks} == {slots.PORTS_A_SLOT}
+    assert {len(block) for block in blocks} == {slots.PORTS_A_GPU}
 
 
 def test_the_next_number_begins_with_the_next_block() -> None:

@@ -18,6 +18,7 @@ from tuner.failures.classifier import Failure
 from tuner.frozen import Frozen
 from tuner.measuring.measurement import RungMeasurement
 from tuner.measuring.quality import OutputQuality
+from tuner.measuring.replicas import Replicas
 
 SCHEMA = 1
 
@@ -56,6 +57,7 @@ class TrialRecord(Frozen):
     facts: EngineFacts = EngineFacts()
     host: str = ""
     gpus: list[str] = []
+    replicas: Replicas = Replicas()
     rehearsal: bool = False
 
 

@@ -10,8 +10,8 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Mapping
-from contextlib import closing, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,7 +44,7 @@ class Settled:
 @dataclass(slots=True)
 class _Job:
     slot: Slot
-    lock: int
+    locks: tuple[int, ...]
     notes: int = 0
     worker: tuple[int, int] | None = None
 
@@ -93,7 +93,7 @@ class Agent:
         if chosen is None:
             return None
         try:
-            lock, ports = self._take_ports()
+            locks, ports = self._take_ports(count)
         except OSError as error:
             self._table.give_back(job)
             raise HostError(f"{self._root} on {self._info.name}: {error.strerror}") from error
@@ -107,8 +107,9 @@ class Agent:
             server_cores=tuple(sorted({core for gpu in chosen for core in gpu.cores})),
             client_cores=self._client_cores,
             ports=ports,
+            gpu_cores=tuple(gpu.cores for gpu in chosen),
         )
-        self._jobs[job] = _Job(slot, lock)
+        self._jobs[job] = _Job(slot, locks)
         return slot
 
     async def folder(self, job: str) -> Path:
@@ -154,7 +155,7 @@ class Agent:
             self._table.quarantine(await asyncio.to_thread(self._undrained, used))
         self._table.give_back(job)
         if held and self._jobs.pop(job, None):  # not if it was settled twice at once
-            os.close(held.lock)
+            _release(held.locks)
         return Settled(
             survivors=survivors,
             notes=held.notes if held else 0,
@@ -183,26 +184,50 @@ class Agent:
                 return unreadable | held
             time.sleep(_TICK_S)
 
-    def _take_ports(self) -> tuple[int, tuple[int, ...]]:
-        """A block of free ports that no other tuner on this host has, and the lock on it."""
-        folder = self._root / "ports"
-        folder.mkdir(exist_ok=True)
-        for ports in slots.port_blocks(_ephemeral_range(), self._next_block, _reserved_ports()):
-            self._next_block += 1
-            lock = os.open(folder / str(ports[0]), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                os.close(lock)
-                continue
-            if all(map(_port_free, ports)):
-                return lock, ports
-            os.close(lock)
+    def _take_ports(self, blocks: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Blocks of free ports that no other tuner on this host has: the locks on them, the ports.
+
+        Raises HostError where there are too few, OSError where they cannot be locked.
+        """
+        locks: list[int] = []
+        taken: list[int] = []
+        with ExitStack() as undo:
+            undo.callback(_release, locks)
+            for ports in slots.port_blocks(_ephemeral_range(), self._next_block, _reserved_ports()):
+                self._next_block += 1
+                lock = self._lock_block(ports)
+                if lock is not None:
+                    locks.append(lock)
+                    taken += ports
+                if len(locks) == blocks:
+                    undo.pop_all()
+                    return tuple(locks), tuple(taken)
         raise HostError(
-            f"no {slots.PORTS_A_SLOT} free ports in a row on {self._info.name}",
+            f"no {slots.PORTS_A_GPU} free ports in a row on {self._info.name}"
+            f"{f', {blocks} times' if blocks > 1 else ''}",
             hint="look with `ss -ltn` for what listens on so many, and at "
             "net.ipv4.ip_local_reserved_ports",
         )
+
+    def _lock_block(self, ports: tuple[int, ...]) -> int | None:
+        """The lock on a block, None where it or one of its ports is taken."""
+        folder = self._root / "ports"
+        folder.mkdir(exist_ok=True)
+        lock = os.open(folder / str(ports[0]), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            return None
+        if all(map(_port_free, ports)):
+            return lock
+        os.close(lock)
+        return None
+
+
+def _release(locks: Sequence[int]) -> None:
+    for lock in locks:
+        os.close(lock)
 
 
 def _describe(found: tuple[gpus.FoundGpu, ...], declared: int) -> HostInfo:

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ class Slot:
 
     `gpus` are UUIDs (`GPU-...`), or the numbers "0", "1", ... where GPUs are only declared;
     `real_gpus` says which. The first port is the server's, the rest are for what it opens itself.
+    `gpu_cores` are the server cores near each GPU.
     """
 
     host: str
@@ -23,6 +24,29 @@ class Slot:
     server_cores: tuple[int, ...]
     client_cores: tuple[int, ...]
     ports: tuple[int, ...]
+    gpu_cores: tuple[tuple[int, ...], ...] = ()
+
+    def split(self, servers: int) -> tuple["Slot", ...]:
+        """One slot for each of so many servers that share this one.
+
+        Neighbouring GPUs stay together, with the cores near them; ports are dealt out, and what is
+        left of either after equal shares is nobody's. The load's own cores are common to all.
+        """
+        if servers == 1:
+            return (self,)
+        return tuple(self._share(place, servers) for place in range(servers))
+
+    def _share(self, place: int, servers: int) -> "Slot":
+        gpus, ports = len(self.gpus) // servers, len(self.ports) // servers
+        own = slice(place * gpus, (place + 1) * gpus)
+        near = {core for cores in self.gpu_cores[own] for core in cores}
+        return replace(
+            self,
+            gpus=self.gpus[own],
+            server_cores=tuple(sorted(near)) or self.server_cores,
+            ports=self.ports[place * ports : (place + 1) * ports],
+            gpu_cores=self.gpu_cores[own],
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

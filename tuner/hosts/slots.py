@@ -3,8 +3,9 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-PORTS_A_SLOT = 16
-"""The server's own, and what it opens for NCCL, initialisation, metrics and data parallelism."""
+PORTS_A_GPU = 16
+"""A server's own, and what it opens for NCCL, initialisation, metrics and data parallelism; each
+GPU of a slot brings as many, since each may have a server for itself."""
 
 _LOWEST_PORT = 20000
 _HIGHEST_PORT = 65535
@@ -107,8 +108,8 @@ def port_blocks(
 
 
 def _blocks(first: int, stop: int) -> list[range]:
-    last = stop - PORTS_A_SLOT
-    return [range(port, port + PORTS_A_SLOT) for port in range(first, last + 1, PORTS_A_SLOT)]
+    last = stop - PORTS_A_GPU
+    return [range(port, port + PORTS_A_GPU) for port in range(first, last + 1, PORTS_A_GPU)]
 
 
 def parse_list(text: str) -> tuple[int, ...]:

@@ -13,7 +13,8 @@ class Target:
     """A running server: OpenAI's `/v1/completions`, or SGLang's `/generate`.
 
     `time_scale` is surface seconds per real second, 1.0 for every real engine. Prompts are token
-    ids from 10 up to `vocab_size`, which every tokenizer has.
+    ids from 10 up to `vocab_size`, which every tokenizer has. `replicas` are further servers of the
+    same kind: streams are dealt over all of them evenly.
     """
 
     base_url: str
@@ -21,6 +22,7 @@ class Target:
     model: str
     time_scale: float = 1.0
     vocab_size: int = 1000
+    replicas: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,8 +42,7 @@ async def play(target: Target, plan: RungPlan, *, probe: Probe | None = None) ->
 
     Raises: HttpProtocolError where the target's URL cannot be read.
     """
-    url = target.base_url.rstrip("/") + DIALECTS[target.api].path
-    channels = open_channels(url, plan.concurrency)
+    channels = _channels(target, plan.concurrency)
     rung = _Rung(target, plan, channels)
     try:
         await rung.connect()
@@ -53,6 +52,17 @@ async def play(target: Target, plan: RungPlan, *, probe: Probe | None = None) ->
     finally:
         for channel in channels:
             await channel.close()
+
+
+def _channels(target: Target, streams: int) -> list[Channel]:
+    """One for each stream; with several servers each gets every so manieth."""
+    path = DIALECTS[target.api].path
+    urls = [url.rstrip("/") + path for url in (target.base_url, *target.replicas)]
+    channels: dict[int, Channel] = {}
+    for place, url in enumerate(urls):
+        dealt = range(place, streams, len(urls))
+        channels |= zip(dealt, open_channels(url, len(dealt)), strict=True)
+    return [channels[stream] for stream in range(streams)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tuner.frozen import Frozen
+from tuner.measuring.replicas import Replicas
+
+ALONE = Replicas()
+"""One server that has its host for itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +57,9 @@ class EngineLoad(Frozen):
 class RungMeasurement(Frozen):
     """One rung: a closed loop at `concurrency`, seen through a steady window of `window_s`.
 
-    A latency is None where no request of the window could show it.
+    A latency is None where no request of the window could show it. Where one server stood for all
+    replicas of a host, `streams` were played, all throughputs are those seen times `factor`, and
+    everything else is that server's own.
     """
 
     concurrency: int
@@ -71,6 +77,13 @@ class RungMeasurement(Frozen):
     itl_ms: Distribution | None
     e2e_ms: Distribution | None
     engine_load: EngineLoad | None = None
+    streams: int | None = None
+    factor: float = 1.0
+
+    @property
+    def played(self) -> int:
+        """How many streams there were in fact."""
+        return self.concurrency if self.streams is None else self.streams
 
 
 def measure(
@@ -81,6 +94,7 @@ def measure(
     end_s: float,
     gpus: int,
     load_samples: Sequence[tuple[float, float, float]] = (),
+    replicas: Replicas = ALONE,
 ) -> RungMeasurement:
     """The numbers of a steady window [start_s, end_s], all units on the load's clock.
 
@@ -103,6 +117,7 @@ def measure(
       the window; it needs no request to finish.
     * `requests_failed`: those with an error that were sent or ended inside the window; all of
       them where the load ended before its window began.
+    * Throughputs count times `replicas.factor(concurrency)`; `gpus` are the whole host's.
 
     Percentiles are numpy's `linear` method (type 7 of Hyndman and Fan, 1996).
     """
@@ -111,8 +126,9 @@ def measure(
     output = sum(map(view.output_tokens, timings))
     total_input = sum(map(view.input_tokens, timings))
     failed = [t for t in timings if t.error is not None and (view.saw(t) or not window_s)]
-    output_tok_s = output / window_s if window_s else 0.0
-    input_tok_s = total_input / window_s if window_s else 0.0
+    factor = replicas.factor(concurrency)
+    output_tok_s = factor * output / window_s if window_s else 0.0
+    input_tok_s = factor * total_input / window_s if window_s else 0.0
     return RungMeasurement(
         concurrency=concurrency,
         window_s=window_s,
@@ -129,6 +145,8 @@ def measure(
         itl_ms=_distribution(view.token_gaps_s()),
         e2e_ms=_distribution(view.latencies_s()),
         engine_load=_engine_load([s for s in load_samples if view.holds(s[0])]),
+        streams=replicas.streams(concurrency),
+        factor=factor,
     )
 
 
