@@ -84,13 +84,31 @@ def classify(
     configuration that worked.
     """
     reading = Reading(log, engine, phase, flags)
+    return _classified(reading, exit_code, flags, nearest)[0]
+
+
+def located(
+    log: str, *, engine: str, exit_code: int | None = None, phase: Phase | None = None
+) -> tuple[Failure | None, int | None]:
+    """The same of a log alone, and the offset of the line that shows the cause."""
+    reading = Reading(log, engine, phase, _NONE)
+    failure, hit = _classified(reading, exit_code, _NONE, None)
+    return failure, None if failure is None else reading.place(hit)
+
+
+def _classified(
+    reading: Reading,
+    exit_code: int | None,
+    flags: Mapping[str, Value],
+    nearest: Mapping[str, Value] | None,
+) -> tuple[Failure | None, Hit | None]:
     died = exit_code not in (None, *_ASKED) and not reading.ended_orderly
     hit = reading.first_cause(died=died)
     if hit is not None:
-        return _explained(hit, reading, exit_code, flags, nearest)
+        return _explained(hit, reading, exit_code, flags, nearest), hit
     if died or reading.death is not None:
-        return _unexplained(reading, exit_code, flags, nearest)
-    return None
+        return _unexplained(reading, exit_code, flags, nearest), None
+    return None, None
 
 
 def gave_up(

@@ -78,6 +78,7 @@ class Reading:
     def __init__(
         self, text: str, engine: str, phase: Phase | None, flags: Mapping[str, Value]
     ) -> None:
+        self._whole = text
         text = condensed(text)
         asked = [at for word in ASKED if (at := text.find(word)) >= 0]
         self._asked_to_stop = bool(asked)
@@ -129,15 +130,33 @@ class Reading:
     @cached_property
     def last_words(self) -> str:
         """The last line that means anything."""
+        line = self._last_line
+        return "" if line is None else line.body.strip()[:200]
+
+    @cached_property
+    def _last_line(self) -> Line | None:
         line: Line | None = line_at(self.text, len(self.text.rstrip()))
         for _ in range(_NEAR_LINES):
-            if line is None:
-                break
-            body = line.body.strip()
-            if body and not self.is_noise(line.body):
-                return body[:200]
+            if line is None or (line.body.strip() and not self.is_noise(line.body)):
+                return line
             line = previous_line(self.text, line)
-        return ""
+        return None
+
+    def place(self, hit: Hit | None) -> int | None:
+        """The offset of a hit's line in the log as it was given; without a hit that of the line
+        that shows the death, or of the last one that means anything."""
+        line = hit.line if hit is not None else self._death_line or self._last_line
+        if line is None:
+            return None
+        text = self.text[line.start : line.end]
+        alike, offset = self.text[: line.start].split("\n").count(text), 0
+        for other in self._whole.split("\n"):
+            if other == text:
+                if not alike:
+                    return offset
+                alike -= 1
+            offset += len(other) + 1
+        return None
 
     def last_is(self, pattern: re.Pattern[str]) -> bool:
         """Whether one of the last lines that mean anything shows a pattern."""

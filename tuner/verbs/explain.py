@@ -1,0 +1,211 @@
+"""Why a server failed, from its log alone: also one that nobody here ever launched."""
+
+import re
+import sys
+import zlib
+from pathlib import Path
+from typing import BinaryIO, Literal, get_args
+
+from pydantic import Field
+
+from tuner.definitions.nearest import did_you_mean
+from tuner.errors import TunerError
+from tuner.failures.classifier import Action, Phase, located, phase_of
+from tuner.flags.secrets import HIDDEN, is_secret_flag, is_secret_variable
+from tuner.frozen import Frozen
+
+EngineName = Literal["sglang", "vllm", "rehearsal"]
+ENGINES: tuple[EngineName, ...] = get_args(EngineName)
+PHASES: tuple[Phase, ...] = get_args(Phase)
+HEALTHY = "none"
+"""The class of a log that shows no failure."""
+
+STDIN = "-"
+_LIMIT_BYTES = 256_000_000
+_ABOVE, _BELOW = 3, 3
+_LINE_CHARS = 500
+_ASSIGNED = re.compile(
+    r"(?P<before>(?<![\w-])(?P<dashes>--)?(?P<name>[A-Za-z][\w-]*)['\"]?(?:=|: ?|(?(dashes) +)))"
+    r"(?P<value>'[^']*'|\"[^\"]*\"|(?!--)[^\s,)}]+)"
+)
+"""`api_key='x'`, `'api_key': 'x'`, `--api-key x`, `HF_TOKEN=x`."""
+_GZIP = b"\x1f\x8b"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_LOOKED_AT = 65_536
+_ODD_SHARE = 0.05
+"""Of the first characters: no log has so many that are no text."""
+
+
+class NumberedLine(Frozen):
+    """A line of the log by its number, the first being 1."""
+
+    number: int
+    text: str
+
+
+class Explanation(Frozen):
+    """What a log says of its server's end.
+
+    `kind` is a class of failure, "none" where nothing failed: cause, line, action and advice are
+    then None. `line` is where the cause stands, `context` the lines around it; of a healthy log
+    they are the last ones. `phase` is how far the server had come. `guessed` says that the engine
+    was told from the log.
+    """
+
+    schema_number: int = 1
+    log: str
+    engine: str
+    guessed: bool
+    kind: str = Field(serialization_alias="class")
+    cause: str | None
+    line: int | None
+    blame: list[str]
+    action: Action | None
+    advice: str | None
+    phase: Phase
+    exit_code: int | None
+    context: list[NumberedLine]
+
+
+def explain(
+    source: str,
+    *,
+    engine: EngineName | None = None,
+    exit_code: int | None = None,
+    phase: Phase | None = None,
+) -> Explanation:
+    """The first cause that a log shows; `source` is a file, packed by gzip or not, or "-".
+
+    `exit_code` says that the server ended by itself with that code. Raises TunerError for what is
+    no log.
+    """
+    shown = "standard input" if source == STDIN else source
+    log = _text(_content(source), shown)
+    # Progress bars return without a new line: a line for the reader, none for an editor.
+    read = log.replace("\r", "\n")
+    chosen = engine or guessed_engine(read)
+    failure, at = located(read, engine=chosen, exit_code=exit_code, phase=phase)
+    line = None if at is None else log.count("\n", 0, at) + 1
+    return Explanation(
+        log=shown,
+        engine=chosen,
+        guessed=engine is None,
+        kind=failure.kind if failure else HEALTHY,
+        cause=_masked(failure.cause) if failure else None,
+        line=line,
+        blame=failure.blame if failure else [],
+        action=failure.action if failure else None,
+        advice=failure.advice if failure else None,
+        phase=failure.phase if failure else phase or phase_of(read, chosen),
+        exit_code=exit_code,
+        context=_context(log, line),
+    )
+
+
+def guessed_engine(log: str) -> EngineName:
+    """Whose log it is, by the name that it mentions more often; SGLang's where none is said."""
+    if "] REHEARSAL of SGLang" in log:
+        return "rehearsal"
+    names = log.lower()
+    return "vllm" if names.count("vllm") > names.count("sglang") else "sglang"
+
+
+def _context(log: str, line: int | None) -> list[NumberedLine]:
+    lines = log.rstrip("\n").split("\n")
+    first = max(0, len(lines) - _ABOVE) if line is None else max(0, line - 1 - _ABOVE)
+    last = len(lines) if line is None else line + _BELOW
+    return [
+        NumberedLine(number=first + index + 1, text=_masked(text.rpartition("\r")[2])[:_LINE_CHARS])
+        for index, text in enumerate(lines[first:last])
+    ]
+
+
+def _masked(text: str) -> str:
+    """The text without the secrets that a server prints among its arguments."""
+
+    def mask(match: re.Match[str]) -> str:
+        name, value = match["name"], match["value"].strip("'\"")
+        secret = is_secret_variable if name.isupper() else is_secret_flag
+        return f"{match['before']}{HIDDEN}" if value and secret(name, value) else match[0]
+
+    return _ASSIGNED.sub(mask, text)
+
+
+def _content(source: str) -> bytes:
+    try:
+        if source == STDIN:
+            return _unpacked(sys.stdin.buffer, "standard input")
+        with Path(source).open("rb") as file:
+            return _unpacked(file, source)
+    except FileNotFoundError as error:
+        raise TunerError(f"{source}: no such file{_near(Path(source))}") from error
+    except IsADirectoryError as error:
+        raise TunerError(
+            f"{source}: a folder, expected the log of a server", hint=_inside(Path(source))
+        ) from error
+    except OSError as error:
+        raise TunerError(f"{source}: cannot be read: {error.strerror or error}") from error
+
+
+def _unpacked(file: BinaryIO, shown: str) -> bytes:
+    content = file.read(_LIMIT_BYTES + 1)
+    if content.startswith(_GZIP):
+        content = _gunzipped(content, shown)
+    if len(content) > _LIMIT_BYTES:
+        raise TunerError(
+            f"{shown}: more than {_LIMIT_BYTES / 1e6:.0f} MB, expected the log of one server",
+            hint="Give the part that matters: tail -c 100M LOG | tuner explain -",
+        )
+    return content
+
+
+def _gunzipped(content: bytes, shown: str) -> bytes:
+    """What could be unpacked; a file that was still being written lacks its end."""
+    found = b""
+    try:
+        while content.startswith(_GZIP) and len(found) <= _LIMIT_BYTES:
+            unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+            found += unpacker.decompress(content, _LIMIT_BYTES + 1)
+            content = unpacker.unused_data
+        return found
+    except zlib.error as error:
+        raise TunerError(
+            f"{shown}: packed by gzip and damaged: {error}", hint="Unpack what is left of it first."
+        ) from error
+
+
+def _text(content: bytes, shown: str) -> str:
+    content = content.lstrip(b"\0")  # where a log is emptied while its server writes on
+    if not content.strip():
+        raise TunerError(
+            f"{shown}: empty",
+            hint="Say how the server ended where it printed nothing: its exit code, and the "
+            "kernel's log (dmesg -T) for what killed it.",
+        )
+    encoding = "utf-16" if content.startswith(_UTF16) else "utf-8"
+    text = content.decode(encoding, errors="replace").replace("\r\n", "\n")
+    head = text[:_LOOKED_AT]
+    odd = sum((not c.isprintable() and c not in "\t\n\r\x1b") or c == "\ufffd" for c in head)
+    if odd > _ODD_SHARE * len(head):
+        raise TunerError(
+            f"{shown}: not a text: {odd / len(head):.0%} of its characters are none",
+            hint="Give what the server printed: its standard output and standard error.",
+        )
+    return text
+
+
+def _near(path: Path) -> str:
+    try:
+        names = [child.name for child in path.parent.iterdir()]
+    except OSError:
+        return ""
+    return did_you_mean(path.name, names)
+
+
+def _inside(folder: Path) -> str:
+    log = folder / "server.log"
+    if log.is_file():
+        return f"Give the log in it: tuner explain {log}"
+    if (folder / "study.yaml").is_file():
+        return f"Give the log of a trial: {folder}/trials/NNNN/server.log"
+    return "Give the file that the server's output went to."
