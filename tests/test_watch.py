@@ -53,8 +53,8 @@ def serve(tmp_path):
 
 
 def ready(server, engine, timeout_s):
-    watch: Any = Watch(server)
-    return asyncio.run(watch.ready(engine, None, timeout_s))
+    watch: Any = Watch([server])
+    return asyncio.run(watch.ready(engine, [None], timeout_s))
 
 
 def test_a_server_that_listens_and_generates_is_ready(serve):
@@ -87,8 +87,8 @@ def test_work_on_a_healthy_server_comes_through(serve):
     server = serve(60, "", 60)
 
     async def work():
-        watch: Any = Watch(server)
-        assert await watch.ready(Answers(), None, 30)
+        watch: Any = Watch([server])
+        assert await watch.ready(Answers(), [None], 30)
         return await watch.unless_doomed(asyncio.sleep(0.2, "done"))
 
     assert asyncio.run(work()) == "done"
@@ -97,7 +97,7 @@ def test_work_on_a_healthy_server_comes_through(serve):
 @pytest.mark.parametrize(("line", "then_s"), [(DOOM, 600), ("bye", 0.0)])
 def test_work_is_left_when_the_server_is_lost(serve, line, then_s):
     server = serve(1.0, line, then_s)
-    assert asyncio.run(Watch(server).unless_doomed(asyncio.sleep(600, "done"))) is None
+    assert asyncio.run(Watch([server]).unless_doomed(asyncio.sleep(600, "done"))) is None
 
 
 def test_a_doom_that_came_while_the_work_ended_still_counts(serve):
@@ -106,7 +106,7 @@ def test_a_doom_that_came_while_the_work_ended_still_counts(serve):
     async def work():
         while DOOM not in server.log():
             await asyncio.sleep(0.02)
-        return await Watch(server).unless_doomed(asyncio.sleep(0, "done"))
+        return await Watch([server]).unless_doomed(asyncio.sleep(0, "done"))
 
     assert asyncio.run(work()) is None
 
@@ -118,8 +118,8 @@ def test_what_the_work_raises_is_raised(serve):
         raise RuntimeError("a bug")
 
     async def work():
-        watch: Any = Watch(server)
-        assert await watch.ready(Answers(), None, 30)
+        watch: Any = Watch([server])
+        assert await watch.ready(Answers(), [None], 30)
         await watch.unless_doomed(fails())
 
     with pytest.raises(RuntimeError, match="a bug"):

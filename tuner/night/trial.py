@@ -8,8 +8,9 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,20 +19,20 @@ from tuner.definitions.models import Objective, Rung, Value
 from tuner.engines.base import Engine, EngineFacts, LaunchSpec
 from tuner.engines.overrides import Override
 from tuner.errors import EngineError, HostError, HttpError
-from tuner.failures.blame import changed
-from tuner.failures.classifier import Failure, Phase, classify, gave_up, verdict
+from tuner.failures.classifier import Failure
 from tuner.frozen import Frozen
 from tuner.hosts.executor import Note, Slot
 from tuner.hosts.server import Server
 from tuner.http.client import Http
 from tuner.load import Played, RungPlan, Target, play, run
-from tuner.measuring.measurement import RungMeasurement, measure
+from tuner.measuring.measurement import RequestTiming, RungMeasurement, measure
 from tuner.measuring.quality import OutputQuality, output_quality, wrong_output
+from tuner.measuring.replicas import Replicas
+from tuner.night.causes import refused, understood, wrong
+from tuner.night.servers import HOST, commands, script, started, stop
 from tuner.night.watch import Watch
 from tuner.records import Outcome, TrialKind, TrialRecord
 from tuner.verdicts.score import hopeless
-
-HOST = "127.0.0.1"
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ class TrialOrder(Frozen):
     both empty while they are not known; `best` is the best score so far, `ceilings` the best ratio
     seen at each rung; `known` maps effective keys to the trial that has them. `nearest` holds flags
     and variables of the most similar configuration that served: blame starts from what differs.
+    `gpus` are what all its servers take together, `host_gpus` what the host has (None: as many).
     """
 
     number: int
@@ -52,6 +54,8 @@ class TrialOrder(Frozen):
     values: dict[str, Value]
     launch: LaunchSpec
     gpus: int
+    host_gpus: int | None = None
+    replicas: Replicas = Replicas()
     objective: Objective
     prune: bool = False
     reference: dict[int, float] = {}
@@ -88,10 +92,21 @@ class _Course:
     facts: EngineFacts = field(default_factory=EngineFacts)
     phase_s: dict[str, float] = field(default_factory=dict)
     serving: bool = False
+    failed_replica: int | None = None
     rehearsal: bool = False
     command: str = ""
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     begun: float = field(default_factory=time.perf_counter)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Serving:
+    """The servers of a launch and what speaks to each."""
+
+    engine: Engine
+    servers: Sequence[Server]
+    https: Sequence[Http]
+    watch: Watch
 
 
 def run_trial(order: TrialOrder, slot: Slot, folder: Path, note: Note) -> TrialRecord:
@@ -106,7 +121,7 @@ def run_trial(order: TrialOrder, slot: Slot, folder: Path, note: Note) -> TrialR
         _launch(order, slot, folder, course, note)
     except EngineError as error:
         course.outcome = "failed"
-        course.failure = _refused(order, str(error))
+        course.failure = refused(order.launch, str(error))
     except OSError as error:
         raise HostError(
             f"{folder}: cannot be written to: {error.strerror}",
@@ -118,62 +133,63 @@ def run_trial(order: TrialOrder, slot: Slot, folder: Path, note: Note) -> TrialR
 def _launch(order: TrialOrder, slot: Slot, folder: Path, course: _Course, note: Note) -> None:
     engine = engines.create(order.launch)
     course.rehearsal = engine.rehearsal
-    command = engine.command(
-        host=HOST,
-        port=slot.ports[0],
-        extra_ports=slot.ports[1:],
-        gpus=slot.gpus if slot.real_gpus else (),
-    )
-    course.command = command.shell()
-    (folder / "command.sh").write_text(f"#!/bin/sh\n{command.launched_shell()}\n")
-    server = Server.start(
-        command,
-        folder=folder,
-        port=slot.ports[0],
-        cores=slot.server_cores,
-        tag=f"trial-{order.number}",
-    )
-    with server:
-        run(_serve(order, engine, server, course, note))
-        exit_code = server.exit_code()
+    slots = slot.split(order.replicas.launched)
+    launched = commands(engine, slots)
+    course.command = launched[0].shell()
+    (folder / "command.sh").write_text(script(launched))
+    with started(launched, slots, folder, f"trial-{order.number}") as servers:
+        run(_serve(order, engine, servers, course, note))
+        ended = servers[course.failed_replica or 0]
+        exit_code = ended.exit_code()
         note(TrialNote(number=order.number, phase="stopping"))
         stopping = time.perf_counter()
-        server.stop()
+        stop(servers)
     course.phase_s["stop"] = time.perf_counter() - stopping
     if course.outcome == "failed" and course.failure is None:
-        course.failure = _understand(order, server.log(), exit_code, course)
+        course.failure = _understand(order, ended.log(), exit_code, course)
 
 
 async def _serve(
-    order: TrialOrder, engine: Engine, server: Server, course: _Course, note: Note
+    order: TrialOrder, engine: Engine, servers: Sequence[Server], course: _Course, note: Note
 ) -> None:
     begun = time.perf_counter()
-    async with Http(f"http://{HOST}:{server.port}") as http:
-        watch = Watch(server)
-        ready = await watch.ready(engine, http, order.launch.engine.ready_timeout_s)
+    async with AsyncExitStack() as stack:
+        https = [
+            await stack.enter_async_context(Http(f"http://{HOST}:{server.port}"))
+            for server in servers
+        ]
+        serving = _Serving(engine=engine, servers=servers, https=https, watch=Watch(servers))
+        patience_s = order.launch.engine.ready_timeout_s
+        ready = await serving.watch.ready(engine, https, patience_s)
         course.phase_s["start"] = time.perf_counter() - begun
         if not ready:
             course.outcome = "failed"
+            course.failed_replica = serving.watch.failed
             return
         course.serving = True
-        await _read_back(order, engine, server, http, course)
+        await _read_back(order, serving, course)
         if course.outcome == "completed":
             begun = time.perf_counter()
-            await _climb(order, engine, server, http, watch, course, note)
+            await _climb(order, serving, course, note)
             course.phase_s["load"] = time.perf_counter() - begun
 
 
-async def _read_back(
-    order: TrialOrder, engine: Engine, server: Server, http: Http, course: _Course
-) -> None:
-    """What the server really runs with; a twin of an earlier trial is not measured again."""
-    log = server.log()
-    try:
-        course.effective = await engine.effective(http, log)
-        course.overridden = engine.overridden(course.effective, log)
-        course.facts = await engine.facts(http, log)
-    except HttpError as error:  # if it is dead the ladder says why; else it just does not tell
-        logger.warning("trial %d: arguments could not be read back: %s", order.number, error)
+async def _read_back(order: TrialOrder, serving: _Serving, course: _Course) -> None:
+    """What the server really runs with; a twin of an earlier trial is not measured again.
+
+    The servers of a set are told alike and asked one by one: the first speaks for all.
+    """
+    engine = serving.engine
+    for server, http in reversed(list(zip(serving.servers, serving.https, strict=True))):
+        log, other = server.log(), course.effective
+        try:
+            course.effective = await engine.effective(http, log)
+            course.overridden = engine.overridden(course.effective, log)
+            course.facts = await engine.facts(http, log)
+        except HttpError as error:  # if it is dead the ladder says why; else it just does not tell
+            logger.warning("trial %d: arguments could not be read back: %s", order.number, error)
+        if other and other != course.effective:
+            logger.warning("trial %d: its servers do not run with the same", order.number)
     if course.effective:
         course.effective_key = effective_key(course.effective, order.launch)
         course.duplicate_of = order.known.get(course.effective_key)
@@ -190,27 +206,19 @@ def effective_key(effective: Mapping[str, Value], launch: LaunchSpec) -> str:
     return hashlib.sha256(identity.encode()).hexdigest()[:12]
 
 
-async def _climb(
-    order: TrialOrder,
-    engine: Engine,
-    server: Server,
-    http: Http,
-    watch: Watch,
-    course: _Course,
-    note: Note,
-) -> None:
+async def _climb(order: TrialOrder, serving: _Serving, course: _Course, note: Note) -> None:
     for index, rung in enumerate(order.objective.ladder):
         note(TrialNote(number=order.number, phase="rung", concurrency=rung.concurrency))
-        played = await watch.unless_doomed(_play(order, engine, http, rung, index))
+        played = await serving.watch.unless_doomed(_play(order, serving, rung, index))
+        course.failed_replica = serving.watch.failed
         if played is None:
             course.outcome = "failed"
             return
         measured = _measured(order, rung, played)
-        _keep_requests(server.log_path.parent, rung, played)
+        _keep_requests(serving.servers[0].log_path.parent, rung, played)
         course.quality += output_quality(played.timings)
-        course.failure = _faulty(order, course, measured)
-        if course.failure or measured.output_tok_s == 0:
-            course.outcome = "failed"
+        _judge(order, course, _of_each(order, rung, played, measured))
+        if course.outcome == "failed":
             return
         course.rungs.append(measured)
         note(
@@ -232,16 +240,17 @@ async def _climb(
                 return
 
 
-async def _play(order: TrialOrder, engine: Engine, http: Http, rung: Rung, index: int) -> Played:
-    objective = order.objective
+async def _play(order: TrialOrder, serving: _Serving, rung: Rung, index: int) -> Played:
+    objective, engine = order.objective, serving.engine
     target = Target(
-        base_url=http.base_url,
+        base_url=serving.https[0].base_url,
+        replicas=tuple(http.base_url for http in serving.https[1:]),
         api=engine.api,
         model=engine.served_model,
         time_scale=engine.time_scale,
     )
     plan = RungPlan(
-        concurrency=rung.concurrency,
+        concurrency=order.replicas.streams(rung.concurrency),
         input_tokens=objective.input_tokens,
         output_tokens=objective.output_tokens,
         warmup_s=objective.warmup_s,
@@ -253,9 +262,13 @@ async def _play(order: TrialOrder, engine: Engine, http: Http, rung: Rung, index
 
     async def probe() -> tuple[float, float] | None:
         try:
-            return await engine.load_now(http)
+            loads = [await engine.load_now(http) for http in serving.https]
         except HttpError:
             return None
+        told = [load for load in loads if load is not None]
+        if len(told) < len(loads):
+            return None
+        return sum(running for running, _ in told), sum(queued for _, queued in told)
 
     return await play(target, plan, probe=probe)
 
@@ -266,8 +279,9 @@ def _measured(order: TrialOrder, rung: Rung, played: Played) -> RungMeasurement:
         concurrency=rung.concurrency,
         start_s=played.start_s,
         end_s=played.end_s,
-        gpus=order.gpus,
+        gpus=order.host_gpus or order.gpus,
         load_samples=played.load_samples,
+        replicas=order.replicas,
     )
 
 
@@ -293,49 +307,44 @@ def _keep_requests(folder: Path, rung: Rung, played: Played) -> None:
             out.write(json.dumps(line) + "\n")
 
 
-def _understand(order: TrialOrder, log: str, exit_code: int | None, course: _Course) -> Failure:
-    """Why it failed; `exit_code` is None for a server that was alive until it was stopped."""
-    engine = order.launch.engine.name
-    phase: Phase | None = "serving" if course.serving else None
-    flags, nearest = {**order.launch.flags, **order.launch.env}, order.nearest or None
-    if exit_code is not None:
-        failure = classify(
-            log, engine=engine, exit_code=exit_code, phase=phase, flags=flags, nearest=nearest
-        )
-        if failure is not None:
-            return failure
-    waited_s = course.phase_s.get("load" if course.serving else "start")
-    return gave_up(log, engine=engine, phase=phase, waited_s=waited_s, flags=flags, nearest=nearest)
+def _of_each(
+    order: TrialOrder, rung: Rung, played: Played, measured: RungMeasurement
+) -> dict[int, RungMeasurement]:
+    """The rung by server, of those that had streams."""
+    servers = order.replicas.launched
+    if servers == 1:
+        return {0: measured}
+    own: dict[int, list[RequestTiming]] = {}
+    for timing in played.timings:
+        own.setdefault(timing.stream % servers, []).append(timing)
+    return {
+        place: _measured(order, rung, replace(played, timings=tuple(timings), load_samples=()))
+        for place, timings in sorted(own.items())
+    }
 
 
-def _faulty(order: TrialOrder, course: _Course, measured: RungMeasurement) -> Failure | None:
-    """What the answers of a server that lives say against it."""
+def _judge(order: TrialOrder, course: _Course, parts: Mapping[int, RungMeasurement]) -> None:
+    """What the answers of servers that live say against them."""
     fault = wrong_output(course.quality, order.baseline_quality)
+    silent = next((place for place, part in parts.items() if part.output_tok_s == 0), None)
     if fault:
-        return _wrong(fault, order)
-    if measured.output_tok_s == 0 and measured.first_error:
-        return _refused(order, f"every request failed: {measured.first_error}", phase="serving")
-    return None
+        course.outcome, course.failure = "failed", wrong(order.launch, order.nearest, fault)
+    elif silent is not None:
+        course.outcome, course.failed_replica = "failed", silent
+        error = parts[silent].first_error
+        if error:
+            words = f"every request failed: {error}"
+            course.failure = refused(order.launch, words, phase="serving")
 
 
-def _refused(order: TrialOrder, cause: str, phase: Phase = "starting") -> Failure:
-    """The launch or all of its requests were refused, in words that need no log."""
-    return verdict(
-        "arg_validation", cause, engine=order.launch.engine.name, phase=phase, action="never"
-    )
-
-
-def _wrong(fault: str, order: TrialOrder) -> Failure:
-    """Fast or not: output that is no longer the model's is no result."""
-    return verdict(
-        "wrong_output",
-        fault,
-        engine=order.launch.engine.name,
-        phase="serving",
-        blame=changed({**order.launch.flags, **order.launch.env}, order.nearest),
-        action="never",
-        advice="Do not serve with these flags, however fast: compare answers by hand and report it "
-        "to the engine.",
+def _understand(order: TrialOrder, log: str, exit_code: int | None, course: _Course) -> Failure:
+    return understood(
+        order.launch,
+        order.nearest,
+        log,
+        exit_code,
+        serving=course.serving,
+        waited_s=course.phase_s.get("load" if course.serving else "start"),
     )
 
 
@@ -363,5 +372,13 @@ def _record(order: TrialOrder, slot: Slot, course: _Course) -> TrialRecord:
         facts=course.facts,
         host=slot.host,
         gpus=list(slot.gpus),
+        replicas=_replicas(order, course),
         rehearsal=course.rehearsal,
     )
+
+
+def _replicas(order: TrialOrder, course: _Course) -> Replicas:
+    """Which of several ended the launch is kept: its log lies apart."""
+    if order.replicas.launched == 1 or course.failed_replica is None:
+        return order.replicas
+    return order.replicas.model_copy(update={"failed": course.failed_replica + 1})
