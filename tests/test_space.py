@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.spaces import space_of, spaces, spaces_with_values
-from tuner.definitions.space import MAX_COUNT, Space, canonical_key, find_cycle, flag_of
+from tuner.definitions.space import MAX_COUNT, Space, canonical_key, flag_of
 from tuner.errors import SpaceError
 
 EXPERTS = {
@@ -258,11 +258,6 @@ def test_a_flag_is_named_without_dashes_and_by_its_parameter_where_nothing_is_sa
         "no-b",
         None,
     ]
-
-
-def test_a_cycle_is_found_wherever_it_is_reached_from():
-    assert find_cycle({"a": ["b"], "b": ["c"], "c": ["b"], "d": []}) == ["b", "c", "b"]
-    assert find_cycle({"a": ["b", "c"], "b": ["d"], "c": ["d"], "d": ["unknown"]}) is None
 
 
 QUICK = settings(deadline=None, max_examples=80)

@@ -97,7 +97,7 @@ class Checker:
     def _equality(self, place: Place, parameter: Parameter, value: Value) -> bool:
         """Null stands for a parameter that is inactive, so that it may be asked of any that can
         be."""
-        if value is None and parameter.when:
+        if value is None and (parameter.when or parameter.versions):
             return True
         return self.value(place, parameter, value)
 

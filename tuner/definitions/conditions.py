@@ -44,7 +44,8 @@ def parameters_of(condition: Condition, names: Mapping[str, object]) -> Iterator
 def can_hold(parameter: Parameter, *operands: Operand) -> bool:
     """Whether some value of the parameter, or its absence where it can be inactive, satisfies all
     operands; none may refer to another parameter."""
-    candidates = [*_candidates(parameter, operands), *([None] if parameter.when else [])]
+    absence = [None] if parameter.when or parameter.versions else []
+    candidates = [*_candidates(parameter, operands), *absence]
     return any(
         all(_operand_holds(value, operand, {}) for operand in operands) for value in candidates
     )

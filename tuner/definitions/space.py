@@ -2,18 +2,22 @@
 
 In canonical form a parameter whose `when` does not hold is absent, every other has a value (its
 default where nothing was said), and every value has one spelling. Two configurations that would be
-launched alike therefore have the same key.
+launched alike therefore have the same key. What is not in the engine's version is not there at all:
+conditions see it as null.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from types import MappingProxyType
+from typing import Self
 
 from tuner.definitions.conditions import holds, parameters_of
+from tuner.definitions.cycles import find_cycle
 from tuner.definitions.domain import NotInDomain, adjacent, canonical, grid, show
 from tuner.definitions.models import (
     BoolParameter,
@@ -24,6 +28,7 @@ from tuner.definitions.models import (
     SpaceDefinition,
     Value,
 )
+from tuner.definitions.narrowing import Narrowed, Scope, narrow, without
 from tuner.definitions.nearest import did_you_mean
 from tuner.errors import SpaceError
 from tuner.flags.names import canonical as canonical_flag
@@ -93,34 +98,44 @@ def shown(name: str, parameter: Parameter, value: Value) -> Value:
     return HIDDEN if is_secret_flag(flag_of(name, parameter) or "", value) else value
 
 
-def find_cycle(graph: Mapping[str, list[str]]) -> list[str] | None:
-    """The first cycle, its first node repeated at its end, or None; unknown nodes are ignored."""
-    done: set[str] = set()
-
-    def visit(node: str, path: list[str]) -> list[str] | None:
-        if node in path:
-            return [*path[path.index(node) :], node]
-        if node in done:
-            return None
-        found = (visit(other, [*path, node]) for other in graph.get(node, ()))
-        cycle = next((cycle for cycle in found if cycle is not None), None)
-        done.add(node)
-        return cycle
-
-    cycles = (visit(node, []) for node in graph)
-    return next((cycle for cycle in cycles if cycle is not None), None)
-
-
 class Space:
-    """What may be launched. Raises SpaceError where a `when` depends on itself."""
+    """What may be launched, by the engine's version and by what the study fixes (`pins`, by
+    parameter) and which builds it has; None admits all. Raises SpaceError where a `when` depends
+    on itself."""
 
-    def __init__(self, definition: SpaceDefinition) -> None:
+    def __init__(
+        self,
+        definition: SpaceDefinition,
+        *,
+        version: str | None = None,
+        pins: Mapping[str, Value] = MappingProxyType({}),
+        builds: Collection[str] | None = None,
+    ) -> None:
         self.definition = definition
-        self.parameters: Mapping[str, Parameter] = definition.parameters
-        self.hypotheses: tuple[Hypothesis, ...] = tuple(definition.hypotheses)
+        self.version = version
+        self._keep(narrow(definition, Scope(version=version, pins=pins, builds=builds)))
         cycle = find_cycle(self._reads)
         if cycle is not None:
             raise SpaceError(f"'when' depends on itself: {' -> '.join(cycle)}")
+
+    def leaving_out(self, reasons: Mapping[str, str]) -> Self:
+        """The same without these hypotheses and all that builds on them, each for its reason."""
+        other = copy(self)
+        other._keep(without(self._narrowed, self.hypotheses, reasons))
+        return other
+
+    def _keep(self, narrowed: Narrowed) -> None:
+        self._narrowed = narrowed
+        self.parameters = narrowed.parameters
+        self.hypotheses = narrowed.hypotheses
+        self.absent = narrowed.absent
+        """Parameters that this version does not have, with the versions that do."""
+        self.pinned = narrowed.pinned
+        """Parameters that the study fixes, with their value."""
+        self.no_builds = narrowed.no_builds
+        """Builds that the study does not have, by parameter."""
+        self.left_out = narrowed.left_out
+        """Hypotheses that cannot be launched here, with the reason."""
 
     def configuration(self, values: Mapping[str, Value]) -> Configuration:
         """The canonical configuration of these values, defaults filled in.
@@ -152,7 +167,8 @@ class Space:
     def settings(self, configuration: Configuration) -> Settings:
         """What the engine is told; null leaves a flag, a variable or a build out.
 
-        A bool variable is `1`, and when false absent (`presence`) or `0` (`value`).
+        A bool variable is `1`, and when false absent (`presence`) or `0` (`value`). What is pinned
+        the study itself tells, as it wrote it; how a bool is spelt is said for it all the same.
         """
         flags: dict[str, Value] = {}
         env: dict[str, str] = {}
@@ -160,10 +176,10 @@ class Space:
         build: str | None = None
         for name, value in configuration.values:
             parameter = self.parameters[name]
-            flag = flag_of(name, parameter)
-            if flag is not None and isinstance(parameter, BoolParameter):
-                styles[flag] = parameter.style
-            if value is None:
+            flag, declared = flag_of(name, parameter), self.definition.parameters[name]
+            if flag is not None and isinstance(declared, BoolParameter):
+                styles[flag] = declared.style
+            if value is None or name in self.pinned:
                 continue
             if flag is not None:
                 flags[flag] = value
@@ -277,6 +293,8 @@ class Space:
 
     def _canonical(self, values: Mapping[str, Value]) -> Configuration:
         for name in values:
+            if name in self.absent:
+                raise SpaceError(f"'{name}' is only in versions {self.absent[name]}")
             if name not in self.parameters:
                 meant = did_you_mean(name, self.parameters)
                 raise SpaceError(f"unknown parameter '{name}'{meant}")

@@ -1,11 +1,12 @@
 """What can be wrong with a search space beyond its schema."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tuner.definitions.condition_checks import Checker
 from tuner.definitions.conditions import parameters_of
+from tuner.definitions.cycles import find_cycle
 from tuner.definitions.domain import NotInDomain, canonical, same, show
 from tuner.definitions.findings import Findings
 from tuner.definitions.models import (
@@ -18,7 +19,8 @@ from tuner.definitions.models import (
     SpaceDefinition,
 )
 from tuner.definitions.nearest import did_you_mean
-from tuner.definitions.space import Space, find_cycle, flag_of
+from tuner.definitions.space import Space, flag_of
+from tuner.definitions.versions import is_specifier
 from tuner.definitions.yaml_source import Place, Source
 from tuner.flags.names import is_variable
 from tuner.flags.secrets import is_secret_variable
@@ -36,6 +38,30 @@ def target_of(name: str, parameter: Parameter) -> tuple[str, str]:
     if parameter.env is not None:
         return "variable", parameter.env
     return "flag", flag_of(name, parameter) or ""
+
+
+def same_targets(parameters: Mapping[str, Parameter]) -> Iterator[tuple[str, str]]:
+    """Each parameter that sets what another before it sets, with every such other."""
+    owners: dict[tuple[str, str], list[str]] = {}
+    for name, parameter in parameters.items():
+        before = owners.setdefault(target_of(name, parameter), [])
+        yield from ((name, other) for other in before)
+        before.append(name)
+
+
+def note_same_target(
+    source: Source,
+    parameters: Mapping[str, Parameter],
+    name: str,
+    other: str,
+    findings: Findings,
+    where: str = "",
+) -> None:
+    """Note that two parameters set one thing; `where` says in which version."""
+    line, _ = source.mark(("parameters", other), key=True)
+    what = " ".join(part for part in target_of(name, parameters[name]) if part)
+    message = f"sets the same {what} as '{other}' on line {line}{where}"
+    findings.add(source, ("parameters", name), message, key=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,15 +90,15 @@ class _SpaceCheck:
         )
 
     def _targets(self) -> None:
-        owners: dict[tuple[str, str], str] = {}
-        for name, parameter in self.definition.parameters.items():
-            target = target_of(name, parameter)
-            other = owners.setdefault(target, name)
-            if other != name:
-                line, _ = self.source.mark(("parameters", other), key=True)
-                what = " ".join(part for part in target if part)
-                message = f"sets the same {what} as '{other}' on line {line}"
-                self._add(("parameters", name), message, key=True)
+        """Whether parameters of different `versions` ever meet is seen with a version at hand."""
+        parameters = self.definition.parameters
+        always = [
+            (name, other)
+            for name, other in same_targets(parameters)
+            if parameters[name].versions == parameters[other].versions
+        ]
+        for name, other in reversed(dict(reversed(always)).items()):
+            note_same_target(self.source, parameters, name, other, self.findings)
 
     def _conditions(self) -> None:
         check, parameters = self._checker, self.definition.parameters
@@ -134,6 +160,10 @@ Fault = tuple[Place, str, str]
 
 def _parameter_faults(name: str, parameter: Parameter) -> Iterator[Fault]:
     yield from _target_faults(name, parameter)
+    versions = parameter.versions
+    if versions is not None and not is_specifier(versions):
+        message = f"found {show(versions)}, expected a version specifier"
+        yield ("versions",), message, "such as '>=0.5.17' or '>=0.5,<0.6'"
     if isinstance(parameter, ChoiceParameter):
         yield from _choice_faults(parameter)
     elif not isinstance(parameter, BoolParameter):

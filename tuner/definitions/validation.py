@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -16,14 +17,19 @@ from tuner.definitions.objective_checks import check_objective
 from tuner.definitions.schema_errors import report
 from tuner.definitions.space import Configuration, Space
 from tuner.definitions.space_checks import check_space
-from tuner.definitions.study_checks import check_study, check_together
+from tuner.definitions.study_checks import check_study
 from tuner.definitions.surface import Surface
+from tuner.definitions.together import check_together, space_of
+from tuner.definitions.versions import is_version
 from tuner.definitions.yaml_source import Place, Source, read
 from tuner.errors import DefinitionError, Problem
+from tuner.flags import sglang_table
 
 STUDY_FILE = "study.yaml"
 
 Model = TypeVar("Model", bound=BaseModel)
+VersionOf = Callable[[Path, StudyDefinition], str | None]
+"""The version of the engine that a study in this folder would launch, None where nobody knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,12 +57,13 @@ def load(path: Path, model: type[Model]) -> Model:
     return loader.findings.settled(value)
 
 
-def load_study(path: Path) -> LoadedStudy:
+def load_study(path: Path, version_of: VersionOf | None = None) -> LoadedStudy:
     """A study by its folder or its file, with all that it refers to, checked together.
 
-    Raises DefinitionError with the faults of all files.
+    A space with `versions` is read for the engine's version: the one that the study states, or
+    else `version_of`'s. Raises DefinitionError with the faults of all files.
     """
-    study_path, loader = _study_file(path), _Loader()
+    study_path, loader = _study_file(path), _Loader(version_of=version_of)
     study = loader.load(study_path, StudyDefinition)
     space_definition = loader.refer(("space",), SpaceDefinition)
     objective = loader.refer(("objective",), Objective)
@@ -87,6 +94,7 @@ def load_study(path: Path) -> LoadedStudy:
 class _Loader:
     """Loads files one after the other and keeps what was found in any of them."""
 
+    version_of: VersionOf | None = None
     findings: Findings = field(default_factory=Findings)
     sources: dict[type[BaseModel], Source] = field(default_factory=dict)
 
@@ -137,11 +145,38 @@ class _Loader:
         """The space and the baseline in it, as far as the files allow."""
         if definition is None or self.findings.has_faults(self.sources[SpaceDefinition].name):
             return None, None
-        space = Space(definition)
         if study is None:
-            return space, None
+            return Space(definition), None
+        version = self._version(study, definition)
+        if version is None and _has_versions(definition):
+            return Space(definition), None
+        space = space_of(study, definition, version)
         source, space_source = self.sources[StudyDefinition], self.sources[SpaceDefinition]
-        return space, check_together(source, study, space_source, space, self.findings)
+        both = check_together(source, study, space_source, space, self.findings)
+        return both or (space, None)
+
+    def _version(self, study: StudyDefinition, definition: SpaceDefinition) -> str | None:
+        """The version that the space is read for; noted where it is needed and unknown."""
+        stated, engine = study.engine.version, study.engine.name
+        if stated is not None:
+            return stated if is_version(stated) else None
+        if engine == "rehearsal":
+            return sglang_table.VERSION
+        if not _has_versions(definition):
+            return None
+        source = self.sources[StudyDefinition]
+        folder = Path(source.name).parent.resolve()
+        found = self.version_of(folder, study) if self.version_of is not None else None
+        if found is not None and is_version(found):
+            return found
+        name = self.sources[SpaceDefinition].name
+        message = f"{name} has parameters by version, and the version of {engine} is not known here"
+        self.findings.add(source, ("engine",), message, "say engine.version", key=True)
+        return None
+
+
+def _has_versions(definition: SpaceDefinition) -> bool:
+    return any(parameter.versions is not None for parameter in definition.parameters.values())
 
 
 def _check_alone(source: Source, value: BaseModel, findings: Findings) -> None:
