@@ -6,7 +6,8 @@ from tuner import engines
 from tuner.definitions.space import Configuration
 from tuner.definitions.validation import LoadedStudy
 from tuner.engines.base import LaunchCommand, LaunchSpec
-from tuner.records import TrialRecord
+from tuner.measuring.replicas import Replicas
+from tuner.records import TrialKind, TrialRecord
 
 TYPICAL_START_S = {"vllm": 60.0, "sglang": 90.0, "rehearsal": 0.8}
 """Seconds until ready where nothing was measured yet: an order of magnitude, said as such."""
@@ -35,6 +36,18 @@ def launch_command(study: LoadedStudy, configuration: Configuration) -> LaunchCo
     """
     engine = engines.create(launch_spec(study, configuration))
     return engine.command(host="127.0.0.1", port=1, extra_ports=(2, 3))
+
+
+def replicas(
+    study: LoadedStudy, configuration: Configuration, kind: TrialKind = "confirm"
+) -> Replicas:
+    """How many servers such a launch makes: as many as the host holds, of what the search proposes
+    one in their place, since its numbers choose and do not judge.
+
+    Raises EngineError where the size of the configuration cannot be told.
+    """
+    gpus = engines.create(launch_spec(study, configuration)).gpus_needed()
+    return Replicas.on(study.definition.hardware.gpus, gpus, full=kind != "search")
 
 
 def time_scale(study: LoadedStudy) -> float:

@@ -7,7 +7,7 @@ from tuner.definitions.models import Value
 from tuner.definitions.space import Configuration
 from tuner.definitions.validation import LoadedStudy
 from tuner.measuring.quality import OutputQuality
-from tuner.night.launches import launch_spec
+from tuner.night.launches import launch_spec, replicas
 from tuner.night.schedule import Job
 from tuner.night.trial import TrialOrder
 from tuner.records import TrialRecord
@@ -24,6 +24,7 @@ def order(
 ) -> TrialOrder:
     """The order for one launch. Raises EngineError where its size cannot be told."""
     launch = launch_spec(study, configuration)
+    servers = replicas(study, configuration, job.kind)
     base = reference(records, study.objective, study.baseline.key)
     return TrialOrder(
         number=number,
@@ -32,7 +33,9 @@ def order(
         key=configuration.key,
         values=configuration.as_dict(),
         launch=launch,
-        gpus=engines.create(launch).gpus_needed(),
+        gpus=engines.create(launch).gpus_needed() * servers.launched,
+        host_gpus=study.definition.hardware.gpus,
+        replicas=servers,
         objective=study.objective,
         prune=job.kind == "search",
         reference=base,
@@ -50,8 +53,8 @@ def _known(
 ) -> dict[str, int]:
     """Trials whose numbers would do for this one, should it turn out to run with their arguments.
 
-    A repetition is wanted for itself. A hypothesis runs its whole ladder: one that was left early
-    does not do for it.
+    A repetition is wanted for itself. A hypothesis runs its whole ladder with all its servers: one
+    that was left early, or stood for others, does not do for it.
     """
     if job.phase not in ("hypotheses", "search") or job.kind not in ("hypothesis", "search"):
         return {}
@@ -65,7 +68,9 @@ def _known(
 def _does_for(record: TrialRecord, job: Job) -> bool:
     if record.failure is not None:
         return record.failure.action == "never" and bool(record.rungs)
-    return record.outcome == "completed" or (record.outcome == "pruned" and job.kind == "search")
+    if job.kind == "search":
+        return record.outcome in ("completed", "pruned")
+    return record.outcome == "completed" and not record.replicas.extrapolated
 
 
 def _baseline_quality(study: LoadedStudy, records: Sequence[TrialRecord]) -> OutputQuality:
@@ -90,9 +95,13 @@ def _nearest(
 
 
 def _best_score(study: LoadedStudy, records: Sequence[TrialRecord]) -> float:
-    """Of the launches that served the whole ladder within all limits; the baseline is 1."""
+    """Of the launches that served the whole ladder within all limits; the baseline is 1.
+
+    What was extrapolated beats nobody: a full set of such replicas may be slower.
+    """
     base = reference(records, study.objective, study.baseline.key)
-    served = [r.rungs for r in records if r.outcome == "completed"]
+    seen = [r for r in records if not r.replicas.extrapolated]
+    served = [r.rungs for r in seen if r.outcome == "completed"]
     within = [rungs for rungs in served if not slo_breaches(rungs, study.objective)]
     scores = [score(rungs, base, study.objective) for rungs in within]
     return max([1.0, *(value for value in scores if value is not None)])

@@ -43,12 +43,10 @@ class Arms:
         return self._original[record.number]
 
     def fresh(self, key: str) -> tuple[TrialRecord, ...]:
-        """Launches made to confirm a configuration; one that a person cut short says nothing."""
-        return tuple(
-            r
-            for r in self.records
-            if r.kind == "confirm" and r.key == key and r.outcome != "interrupted"
-        )
+        """Launches made to confirm a configuration, of all the servers that its host holds; one
+        that a person cut short says nothing."""
+        made = (r for r in self.records if r.kind == "confirm" and r.key == key)
+        return tuple(r for r in made if r.outcome != "interrupted" and not r.replicas.extrapolated)
 
     def confirmed_keys(self) -> tuple[str, ...]:
         """Configurations that were launched afresh, in order of their first such launch."""
