@@ -1,6 +1,7 @@
 import asyncio
 from contextlib import asynccontextmanager
 from itertools import pairwise
+from time import perf_counter
 
 import pytest
 from hypothesis import given, settings
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from tuner.errors import HttpProtocolError, HttpUnreachable
 from tuner.http.connection import Connection, RawExchange
+from tuner.http.wire import Wire
 from tuner.load import run
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -251,7 +253,7 @@ def test_a_connection_that_is_to_close_is_not_used_again():
             connection = await Connection.open("127.0.0.1", port)
             raw = await connection.exchange(b"GET / HTTP/1.1\r\n\r\n")
             idle = connection.idle
-            await connection.close()
+            connection.cut()
             return raw, idle
 
     raw, idle = run(ask())
@@ -315,22 +317,24 @@ def test_a_refused_connection_is_unreachable():
 def test_corruption_ends_in_an_answer_or_a_typed_error_never_in_a_hang(noise, at, drop):
     async def ask():
         connection = Connection("http://fake")
-        connection.connection_made(_Deaf())
+        connection.attach(_Deaf())
         raw = connection.begin(b"GET / HTTP/1.1\r\n\r\n")
-        connection.data_received(CHUNKED[:at] + noise + CHUNKED[at + drop :] or b"x")
+        connection.heard_bytes(
+            CHUNKED[:at] + noise + CHUNKED[at + drop :] or b"x", perf_counter(), None
+        )
         if raw.done_s is None and raw.error is None:
-            connection.connection_lost(None)
+            connection.lost(None)
         return raw
 
     raw = asyncio.run(ask())
     assert (raw.done_s is None) != (raw.error is None)
 
 
-class _Deaf(asyncio.Transport):
-    def write(self, data):
+class _Deaf(Wire):
+    def __init__(self):
         pass
 
-    def close(self):
+    def write(self, data):
         pass
 
     def abort(self):

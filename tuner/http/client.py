@@ -92,22 +92,27 @@ def is_loopback(host: str) -> bool:
 class Http:
     """Asks one server small questions, each answered within `timeout_s` seconds or an error.
 
-    A proxy of the environment is never used to reach this machine.
+    A proxy of the environment is never used to reach this machine. `key` is the server's API key.
 
     Raises: HttpProtocolError where the base URL cannot be read.
     """
 
-    def __init__(self, base_url: str, timeout_s: float = 10.0) -> None:
+    def __init__(self, base_url: str, timeout_s: float = 10.0, key: str | None = None) -> None:
         self.base_url = base_url.rstrip("/")
         self.timeout_s = timeout_s
         url = server_url(self.base_url)
         if url.scheme == "http" and not needs_proxy(url):
             # Beside a load that is being timed, a probe must cost little of the same thread.
             self._client = httpx.AsyncClient(
-                timeout=timeout_s, trust_env=False, transport=RecordingTransport()
+                timeout=timeout_s,
+                trust_env=False,
+                transport=RecordingTransport(),
+                headers=authorization(key),
             )
         else:
-            self._client = httpx.AsyncClient(timeout=timeout_s, trust_env=not is_loopback(url.host))
+            self._client = httpx.AsyncClient(
+                timeout=timeout_s, trust_env=not is_loopback(url.host), headers=authorization(key)
+            )
 
     async def __aenter__(self) -> Self:
         await self._client.__aenter__()
@@ -166,8 +171,11 @@ class Http:
 class StockChannel:
     """A stock httpx client of its own: its pool slows down with every live connection."""
 
-    def __init__(self, url: str, stall_s: float, context: ssl.SSLContext) -> None:
+    def __init__(
+        self, url: str, stall_s: float, context: ssl.SSLContext, key: str | None = None
+    ) -> None:
         self._url = url
+        self._headers = {**LOAD_HEADERS, **authorization(key)}
         self._client = httpx.AsyncClient(
             timeout=stall_s, verify=context, trust_env=not is_loopback(server_url(url).host)
         )
@@ -211,7 +219,7 @@ class StockChannel:
                     "POST",
                     self._url,
                     content=body,
-                    headers=LOAD_HEADERS,
+                    headers=self._headers,
                     extensions={"trace": trace},
                 ) as response:
                     raw.status, raw.headers = response.status_code, response.headers.raw
@@ -225,12 +233,18 @@ class StockChannel:
             raw.error, raw.failed_s = exc, perf_counter()
 
 
-def request_head(method: str, url: str) -> bytes:
+def authorization(key: str | None) -> dict[str, str]:
+    """The header that carries an API key, none without one."""
+    return {} if key is None else {"authorization": f"Bearer {key}"}
+
+
+def request_head(method: str, url: str, key: str | None = None) -> bytes:
     """What every load request starts with, up to where its content-length follows.
 
     Raises: HttpProtocolError where the URL cannot be read.
     """
-    request = httpx.Request(method, server_url(url), headers=LOAD_HEADERS)
+    headers = {**LOAD_HEADERS, **authorization(key)}
+    request = httpx.Request(method, server_url(url), headers=headers)
     request.headers.pop("content-length", None)
     return head_bytes(request).removesuffix(b"\r\n")
 

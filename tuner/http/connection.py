@@ -1,18 +1,20 @@
 """One HTTP connection for load: what came is stamped and kept, and read when the clock stopped.
 
-An asyncio protocol with framing by httptools. A stamp is taken just before a request is written
-and once per read; between the two nothing is decoded, so that the client's own work does not show
-up as the server's latency.
+Framing by httptools over a `Wire`, whose reads carry the kernel's time of arrival. A stamp is taken
+just before a request is written; between the two nothing is decoded, so that the client's own work
+does not show up as the server's latency.
 """
 
 import asyncio
 import errno
+import os
 from dataclasses import dataclass, field
 from time import perf_counter
 
 import httptools
 
 from tuner.errors import HttpError, HttpProtocolError, HttpUnreachable
+from tuner.http.wire import Wire
 
 CONNECT_TIMEOUT_S = 10.0
 STALL_S = 300.0
@@ -23,15 +25,18 @@ _NO_BODY = (204, 304)
 class RawExchange:
     """One request and what came back, in seconds of `time.perf_counter`.
 
-    It fills while the answer arrives. `done_s` is when that was complete; it stays None where the
-    exchange was cut (no `error`) or failed (`error`, at `failed_s`). `stale` says that the server
-    had closed the kept connection, so that it never saw the request.
+    It fills while the answer arrives. `chunks` are the body's pieces with their arrival, `lags_s`
+    how much later than the kernel each read was made, where that says. `done_s` is when the answer
+    was complete; it stays None where the exchange was cut (no `error`) or failed (`error`, at
+    `failed_s`). `stale` says that the server had closed the kept connection, so that it never saw
+    the request.
     """
 
     sent_s: float
     status: int | None = None
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     chunks: list[tuple[float, bytes]] = field(default_factory=list)
+    lags_s: list[float] = field(default_factory=list)
     done_s: float | None = None
     failed_s: float | None = None
     error: HttpError | None = None
@@ -47,17 +52,16 @@ class RawExchange:
         return next((value for key, value in self.headers if key.lower() == name), b"")
 
 
-class Connection(asyncio.Protocol):
+class Connection:
     """One keep-alive connection that carries one exchange at a time."""
 
     def __init__(self, where: str) -> None:
         self.where = where
         self.closed = False
         self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport
+        self._wire: Wire
         self._parser: httptools.HttpResponseParser
         self._finished: asyncio.Future[None]
-        self._lost = self._loop.create_future()
         self._changed: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._raw: RawExchange | None = None
@@ -73,15 +77,20 @@ class Connection(asyncio.Protocol):
     ) -> "Connection":
         """Connect. Raises: HttpUnreachable."""
         where = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-        loop = asyncio.get_running_loop()
+        connection = cls(where)
         try:
             async with asyncio.timeout(timeout_s):
-                _, connection = await loop.create_connection(lambda: cls(where), host, port)
+                wire = await Wire.open(host, port, connection.heard_bytes, connection.lost)
         except TimeoutError as exc:
             raise HttpUnreachable(f"{where}: no connection in time") from exc
         except OSError as exc:
             raise HttpUnreachable(f"{where}: {_said(exc)}", hint=_open_hint(exc)) from exc
+        connection.attach(wire)
         return connection
+
+    def attach(self, wire: Wire) -> None:
+        """Take the socket that this connection speaks through."""
+        self._wire = wire
 
     @property
     def idle(self) -> bool:
@@ -132,7 +141,7 @@ class Connection(asyncio.Protocol):
             self._stall_s = stall_s
             self._timer = self._loop.call_later(stall_s, self._check_stall)
         self._now = raw.sent_s = perf_counter()
-        self._transport.write(request)
+        self._wire.write(request)
         return raw
 
     async def wait_for_change(self) -> bool:
@@ -149,26 +158,19 @@ class Connection(asyncio.Protocol):
     def cut(self) -> None:
         """Close the connection now; an exchange under way is left unfinished."""
         self.closed = True
-        self._transport.abort()
+        self._wire.abort()
         self._end()
 
-    async def close(self) -> None:
-        """Cut, and return when the socket is gone."""
-        self.cut()
-        await self._lost
+    # What the wire calls.
 
-    # What asyncio calls.
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the way to write."""
-        self._transport = transport  # type: ignore[assignment]  # a stream's is a Transport
-
-    def data_received(self, data: bytes) -> None:
-        """Stamp, and find the pieces of the body."""
-        self._now = perf_counter()
+    def heard_bytes(self, data: bytes, at_s: float, lag_s: float | None) -> None:
+        """Find the pieces of the body in what arrived at that time."""
         if self._raw is None:
             self.cut()  # nobody asked: what follows could not be told from an answer
             return
+        self._now = at_s
+        if lag_s is not None:
+            self._raw.lags_s.append(lag_s)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as exc:
@@ -178,13 +180,9 @@ class Connection(asyncio.Protocol):
                 )
             )
 
-    def eof_received(self) -> None:
-        """Let asyncio close: a server that ended its side will not finish its answer."""
-
-    def connection_lost(self, exc: Exception | None) -> None:
+    def lost(self, exc: OSError | None) -> None:
         """End the exchange under way: complete only where its body ends with the connection."""
         self.closed = True
-        self._lost.set_result(None)
         raw = self._raw
         if raw is None:
             return
@@ -251,7 +249,7 @@ class Connection(asyncio.Protocol):
             self._raw.done_s = self._now
         if not self._parser.should_keep_alive():
             self.closed = True
-            self._transport.close()
+            self._wire.abort()
         self._end()
 
     def _fail(self, error: HttpError) -> None:
@@ -285,6 +283,8 @@ class Connection(asyncio.Protocol):
 
 
 def _said(exc: OSError) -> str:
+    if exc.errno is not None and exc.errno > 0:  # below: a resolver's, with words of its own
+        return os.strerror(exc.errno)
     return exc.strerror or str(exc) or type(exc).__name__
 
 
@@ -294,7 +294,5 @@ def _open_hint(exc: OSError) -> str:
     return ""
 
 
-def _lost(exc: Exception | None) -> str:
-    if exc is None:
-        return "closed"
-    return _said(exc).lower() if isinstance(exc, OSError) else str(exc)
+def _lost(exc: OSError | None) -> str:
+    return "closed" if exc is None else _said(exc).lower()

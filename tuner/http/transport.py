@@ -48,7 +48,7 @@ class RecordingTransport(httpx.AsyncBaseTransport):
         """Close the idle connections."""
         for connections in self._idle.values():
             for connection in connections:
-                await connection.close()
+                connection.cut()
         self._idle.clear()
 
     def release(self, address: tuple[str, int], connection: Connection) -> None:

@@ -42,30 +42,34 @@ class Channel(Protocol):
         ...
 
 
-def open_channels(url: str, count: int, *, stall_s: float = STALL_S) -> list[Channel]:
+def open_channels(
+    url: str, count: int, *, stall_s: float = STALL_S, key: str | None = None
+) -> list[Channel]:
     """Channels to a URL, one a stream, not yet connected; says so where they are not recorded.
+
+    `key` is the server's API key.
 
     Raises: HttpProtocolError where the URL cannot be read.
     """
     parsed = server_url(url)
     proxied = needs_proxy(parsed)
     if parsed.scheme == "http" and not proxied:
-        return [RecordedChannel(url, stall_s) for _ in range(count)]
+        return [RecordedChannel(url, stall_s, key) for _ in range(count)]
     log.warning(
         "%s is reached %s: timed through stock httpx, whose own latency is included",
         public_url(url),
         "through a proxy" if proxied else "over TLS",
     )
     context = tls_context()
-    return [StockChannel(url, stall_s, context) for _ in range(count)]
+    return [StockChannel(url, stall_s, context, key) for _ in range(count)]
 
 
 class RecordedChannel:
     """A kept-alive `Connection`, opened again whenever the server closed it."""
 
-    def __init__(self, url: str, stall_s: float) -> None:
+    def __init__(self, url: str, stall_s: float, key: str | None = None) -> None:
         # The head is the same for every request but for the length, which comes last.
-        self._head = request_head("POST", url) + b"content-length: "
+        self._head = request_head("POST", url, key) + b"content-length: "
         parsed = server_url(url)
         self._address = parsed.host, parsed.port or 80
         self._stall_s = stall_s
@@ -98,7 +102,7 @@ class RecordedChannel:
     async def close(self) -> None:
         """Cut, and let go of everything."""
         if self._connection is not None:
-            await self._connection.close()
+            self._connection.cut()
 
     async def _connected(self) -> Connection:
         if self._connection is None or not self._connection.idle:

@@ -1,0 +1,129 @@
+"""A connected socket whose reads carry the time at which the kernel had them.
+
+Events that arrive while the client is busy wait in the socket; a stamp taken when they are read
+would blame the server for it. Linux notes the arrival of each packet (SO_TIMESTAMPNS), also on
+loopback, and tells it with the read. Where several packets are read at once, the last one's time
+is told.
+"""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from time import perf_counter, time_ns
+
+_SO_TIMESTAMPNS = 35  # asm-generic/socket.h; the socket module does not name it
+_TIMESPEC = struct.Struct("@ll")
+_ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
+_READ_BYTES = 1 << 16
+_LONGEST_LAG_NS = 60_000_000_000
+"""More than this is a clock that was set, not a client that was late."""
+
+Heard = Callable[[bytes, float, float | None], None]
+"""Is given the bytes, when the kernel had them (seconds of `perf_counter`), and how much later
+they were read, in seconds; None where the kernel did not say."""
+Lost = Callable[[OSError | None], None]
+"""Is told once that the other side closed (None) or that the connection broke."""
+
+
+class Wire:
+    """A socket on the running loop; reads as soon as something is there."""
+
+    def __init__(self, sock: socket.socket, heard: Heard, lost: Lost) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._sock = sock
+        self._heard = heard
+        self._lost = lost
+        self._unsent = b""
+        self._loop.add_reader(sock, self._readable)
+
+    @classmethod
+    async def open(cls, host: str, port: int, heard: Heard, lost: Lost) -> "Wire":
+        """Connect to the first of the host's addresses that answers. Raises: OSError."""
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        failure: OSError = OSError(f"{host} has no address")
+        for family, kind, protocol, _, address in found:
+            try:
+                sock = await _connected(family, kind, protocol, address)
+            except OSError as exc:
+                failure = exc
+            else:
+                return cls(sock, heard, lost)
+        raise failure
+
+    def write(self, data: bytes) -> None:
+        """Send now what the socket takes, and the rest when it takes more."""
+        if self._unsent:
+            self._unsent += data
+            return
+        sent = 0
+        try:
+            sent = self._sock.send(data)
+        except BlockingIOError:
+            pass
+        except OSError as exc:
+            self._loop.call_soon(self._break, exc)
+            return
+        if sent < len(data):
+            self._unsent = data[sent:]
+            self._loop.add_writer(self._sock, self._writable)
+
+    def abort(self) -> None:
+        """Let go of the socket at once; nothing is told any more."""
+        if self._sock.fileno() >= 0:
+            self._loop.remove_reader(self._sock)
+            self._loop.remove_writer(self._sock)
+            self._sock.close()
+
+    def _readable(self) -> None:
+        try:
+            data, ancillary, _, _ = self._sock.recvmsg(_READ_BYTES, _ANCILLARY_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as exc:
+            self._break(exc)
+            return
+        now_s = perf_counter()
+        if not data:
+            self._break(None)
+            return
+        lag_s = _lag_s(ancillary)
+        self._heard(data, now_s - (lag_s or 0.0), lag_s)
+
+    def _writable(self) -> None:
+        data, self._unsent = self._unsent, b""
+        self._loop.remove_writer(self._sock)
+        self.write(data)
+
+    def _break(self, exc: OSError | None) -> None:
+        if self._sock.fileno() >= 0:
+            self.abort()
+            self._lost(exc)
+
+
+async def _connected(
+    family: int, kind: int, protocol: int, address: tuple[object, ...]
+) -> socket.socket:
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with suppress(OSError):  # without it a read is stamped when it is made
+            sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        await asyncio.get_running_loop().sock_connect(sock, address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _lag_s(ancillary: list[tuple[int, int, bytes]]) -> float | None:
+    """How long ago the kernel had the data, by its clock of wall time, which the stamp is of."""
+    for level, kind, payload in ancillary:
+        if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
+            seconds, nanoseconds = _TIMESPEC.unpack_from(payload)
+            lag_ns = time_ns() - seconds * 1_000_000_000 - nanoseconds
+            return lag_ns / 1e9 if 0 <= lag_ns < _LONGEST_LAG_NS else None
+    return None
