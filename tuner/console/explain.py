@@ -39,7 +39,7 @@ def _failed(found: Explanation) -> list[Text | str]:
 
 
 def _healthy(found: Explanation) -> list[Text | str]:
-    said = [
+    said: list[Text | str] = [
         Text(f"no failure: nothing in {plain(found.log)} explains a death", style="green"),
         f"  it is {_engine(found)}, and ends while {found.phase}",
     ]

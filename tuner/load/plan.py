@@ -1,6 +1,6 @@
 """What is asked of the load, and what it hands back."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from tuner.measuring.measurement import RequestTiming
@@ -14,7 +14,7 @@ class Target:
 
     `time_scale` is surface seconds per real second, 1.0 for every real engine. Prompts are token
     ids from 10 up to `vocab_size`, which every tokenizer has. `replicas` are further servers of the
-    same kind: streams are dealt over all of them evenly.
+    same kind: streams are dealt over all of them evenly. `key` is the API key, for all of them.
     """
 
     base_url: str
@@ -23,6 +23,7 @@ class Target:
     time_scale: float = 1.0
     vocab_size: int = 1000
     replicas: tuple[str, ...] = ()
+    key: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,7 +61,7 @@ def _channels(target: Target, streams: int) -> list[Channel]:
     channels: dict[int, Channel] = {}
     for place, url in enumerate(urls):
         dealt = range(place, streams, len(urls))
-        channels |= zip(dealt, open_channels(url, len(dealt)), strict=True)
+        channels |= zip(dealt, open_channels(url, len(dealt), key=target.key), strict=True)
     return [channels[stream] for stream in range(streams)]
 
 
