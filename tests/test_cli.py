@@ -170,7 +170,7 @@ def test_a_metric_that_does_not_exist_is_refused_with_one_that_does(night, typed
 @pytest.mark.parametrize(
     "words",
     [("shwo", "night"), ("show",), ("show", "night", "x"), ("run", "night", "--fast"),
-     ("export", "night", "--format", "yaml")],
+     ("export", "night", "--format", "xml")],
 )  # fmt: skip
 def test_usage_exits_2(night, typed, words):
     code, out, err = typed(*words)

@@ -9,7 +9,8 @@ from tests.evening import died, edit, folder, keep, launch, remember, won
 from tuner.definitions.validation import load_study
 from tuner.errors import SpaceError, StudyChanged, TunerError
 from tuner.records import Records
-from tuner.views.export import Export, export, find, written
+from tuner.views.export import Export, export, find
+from tuner.views.forms import written
 
 
 @pytest.fixture

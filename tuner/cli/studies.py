@@ -81,12 +81,19 @@ def pareto(study: Path, x: str, y: str, as_json: bool) -> None:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["shell", "json"]),
+    type=click.Choice(["shell", "docker", "compose", "systemd", "k8s", "yaml", "json"]),
     default="shell",
     show_default=True,
+    help="yaml is a file for the engine's --config.",
 )
-def export(study: Path, trial: int | None, form: Any) -> None:
+@click.option("--output", type=click.Path(path_type=Path), help="Write it to this file.")
+def export(study: Path, trial: int | None, form: Any, output: Path | None) -> None:
     """The launch command of the winner; of the baseline where nothing beats it."""
     from tuner.verbs import inspect
+    from tuner.views.files import write_whole
 
-    click.echo(inspect.export(study, trial, form), nl=False)
+    text = inspect.export(study, trial, form)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_whole(output, text)

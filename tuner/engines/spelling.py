@@ -3,7 +3,7 @@
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from tuner.definitions.models import Value
 from tuner.errors import EngineError
@@ -121,14 +121,24 @@ def _refers(value: str) -> bool:
     return _REFERENCE.fullmatch(value) is not None
 
 
-def shell_word(text: str) -> str:
-    """The text as one word of POSIX shell; `${NAME}` stops the shell where NAME is not set."""
+def spelt(text: str, literal: Callable[[str], str], reference: Callable[[str], str]) -> str:
+    """The text with what it says itself written by one, the name of each `${NAME}` by the other."""
     parts: list[str] = []
     at = 0
     for match in _REFERENCE.finditer(text):
-        parts += [_quoted(text[at : match.start()]), f'"${{{match[1]}:?set {match[1]}}}"']
+        parts += [literal(text[at : match.start()]), reference(match[1])]
         at = match.end()
-    return "".join([*parts, _quoted(text[at:])]) or "''"
+    return "".join([*parts, literal(text[at:])])
+
+
+def references(text: str) -> list[str]:
+    """The variables that a text refers to as `${NAME}`."""
+    return list(dict.fromkeys(_REFERENCE.findall(text)))
+
+
+def shell_word(text: str) -> str:
+    """The text as one word of POSIX shell; `${NAME}` stops the shell where NAME is not set."""
+    return spelt(text, _quoted, lambda name: f'"${{{name}:?set {name}}}"') or "''"
 
 
 def _quoted(text: str) -> str:

@@ -129,6 +129,15 @@ def _refuse(folder: Path, changed: str) -> NoReturn:
     )
 
 
+def remembered(folder: Path) -> Mapping[str, Any] | None:
+    """What the records of a study were measured as and on; None before the first launch.
+
+    Raises RecordsError where what was remembered is damaged or of a newer version.
+    """
+    path = folder / FILE
+    return _stored(path) if path.exists() else None
+
+
 def changed_since(study: LoadedStudy) -> str:
     """How the definition files differ from those that the records were made by; empty if not.
 

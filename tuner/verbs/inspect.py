@@ -10,8 +10,9 @@ from tuner.frozen import Frozen
 from tuner.night.launches import launch_spec
 from tuner.records import Records, TrialRecord
 from tuner.views import results
-from tuner.views.export import Format, find, written
 from tuner.views.export import export as chosen_export
+from tuner.views.export import find
+from tuner.views.forms import Format, written
 from tuner.views.plan import Plan
 from tuner.views.plan import plan as planned
 from tuner.views.results import Front, StudyView, front, study_view

@@ -1,36 +1,87 @@
 """The command to launch tomorrow: the winner's, or the baseline's where nothing beats it."""
 
-import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
+from tuner import engines
+from tuner.definitions.models import Launch
 from tuner.definitions.space import Configuration
 from tuner.definitions.validation import LoadedStudy
+from tuner.engines.base import LaunchSpec
+from tuner.engines.spelling import references
 from tuner.errors import StudyChanged, TunerError
 from tuner.frozen import Frozen
-from tuner.night.environment import changed_since
-from tuner.night.launches import launch_command
+from tuner.night.environment import changed_since, remembered
+from tuner.night.launches import launch_command, launch_spec
 from tuner.records import TrialRecord
 from tuner.verdicts.decision import conclusion
 from tuner.views.results import outcome_words, rehearsal
 
-Format = Literal["shell", "json"]
+PORTS: Mapping[str, int] = {"vllm": 8000, "sglang": 30000, "rehearsal": 30000}
+"""Where an engine listens unless it is told otherwise."""
+
+_PATH = re.compile(r"(?:^|[\"'=:,\s])(/[^\"'=:,\s]+)")
+"""A path in a word, alone or inside a list or a JSON value."""
+
+
+class Container(Frozen):
+    """How the launch runs in a container: by which image, or one that is yet to be named.
+
+    `program` holds the first words of the command as they are inside; `mounts` are the host's
+    paths that the command names, at the same place inside; `options` are the study's own.
+    """
+
+    image: str | None
+    runtime: str = "docker"
+    network: Literal["host", "bridge"] = "host"
+    options: list[str] = []
+    program: list[str]
+    mounts: list[str]
 
 
 class Export(Frozen):
     """A launch as it runs when pasted, and why it is this one.
 
     `command` holds no port, host or seed that the tuner added, and no secret: those are asked for
-    by `${NAME:?set NAME}` in the command, and are `${NAME}` elsewhere.
+    by `${NAME:?set NAME}` in the command, and are `${NAME}` elsewhere. `program` is how many words
+    of `argv` come before the engine's own arguments; `gpus` is 0 where it was measured without.
     """
 
     schema_number: int = 1
+    study: str
+    engine: str
     command: str
     argv: list[str]
     env: dict[str, str]
+    program: int
+    gpus: int
+    port: int
+    container: Container
     trial: int | None
     why: str
     rehearsal: bool
+
+    @property
+    def arguments(self) -> list[str]:
+        """What the engine is told, after its program."""
+        return self.argv[self.program :]
+
+    @property
+    def secret_env(self) -> dict[str, str]:
+        """The variables whose values refer to others, which no file may hold."""
+        return {name: value for name, value in self.env.items() if references(value)}
+
+    @property
+    def plain_env(self) -> dict[str, str]:
+        """The variables that may be written as they are."""
+        return {name: value for name, value in self.env.items() if not references(value)}
+
+    @property
+    def argument_secrets(self) -> list[str]:
+        """The variables that the arguments refer to."""
+        return list(dict.fromkeys(name for word in self.argv for name in references(word)))
 
 
 def export(study: LoadedStudy, records: Sequence[TrialRecord], trial: int | None = None) -> Export:
@@ -40,11 +91,19 @@ def export(study: LoadedStudy, records: Sequence[TrialRecord], trial: int | None
     records that were made by other definition files.
     """
     configuration, number, why = _choose(study, records, trial)
-    launch = launch_command(study, configuration)
+    launch, spec = launch_command(study, configuration), launch_spec(study, configuration)
+    argv, env = list(launch.shown_argv()), launch.shown_env()
+    program = _program(argv)
     return Export(
+        study=study.folder.resolve().name,
+        engine=spec.engine.name,
         command=launch.shell(),
-        argv=list(launch.shown_argv()),
-        env=launch.shown_env(),
+        argv=argv,
+        env=env,
+        program=program,
+        gpus=engines.create(spec).gpus_needed() if _on_gpus(study) else 0,
+        port=_port(argv[program:], spec.engine.name),
+        container=_container(spec, argv, env, program),
         trial=number,
         why=why,
         rehearsal=rehearsal(study),
@@ -80,13 +139,82 @@ def find(records: Sequence[TrialRecord], number: int) -> TrialRecord:
     raise TunerError(f"there is no trial {number}", hint=f"Trials of this study: {known}.")
 
 
-def written(chosen: Export, form: Format) -> str:
-    """The export in the form that was asked for, as one text."""
-    if form == "json":
-        return json.dumps(chosen.model_dump(), indent=1) + "\n"
-    label = (
-        "# REHEARSAL: nothing behind this was measured on hardware.\n" if chosen.rehearsal else ""
+def _program(argv: Sequence[str]) -> int:
+    """How many words come before the engine's own: up to its model, by flag or after `serve`."""
+    for at, word in enumerate(argv):
+        if word in ("--model", "--model-path"):
+            return at
+        if at and argv[at - 1] == "serve":
+            return at
+    return len(argv)
+
+
+def _on_gpus(study: LoadedStudy) -> bool:
+    """Whether it runs on GPUs: a rehearsal never does, and a host without any has said so."""
+    if rehearsal(study):
+        return False
+    measured = remembered(study.folder)
+    return measured is None or bool(measured.get("hardware", {}).get("gpu model") != ["none"])
+
+
+def _port(arguments: Sequence[str], engine: str) -> int:
+    for name, values in flags(arguments):
+        if name == "port" and values and values[0].isdecimal():
+            return int(values[0])
+    return PORTS[engine]
+
+
+def flags(arguments: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
+    """Each flag without its dashes, with the words that belong to it; a first word that is none
+    is the model."""
+    found: list[tuple[str, tuple[str, ...]]] = []
+    for word in arguments:
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            found.append((name, (value,) if equals else ()))
+        elif not found:
+            found.append(("model", (word,)))
+        else:
+            name, values = found[-1]
+            found[-1] = (name, (*values, word))
+    return found
+
+
+def _container(
+    spec: LaunchSpec, argv: Sequence[str], env: Mapping[str, str], program: int
+) -> Container:
+    engine = spec.engine
+    launch: Launch = engine.builds[spec.build] if spec.build else engine
+    words = list(argv[:program])
+    inside = words if launch.image else [_inside(word, at == 0) for at, word in enumerate(words)]
+    named = [*inside, *argv[program:], *env.values()]
+    return Container(
+        image=launch.image,
+        runtime=engine.containers.runtime,
+        network=engine.containers.network,
+        options=engine.containers.options,
+        program=inside,
+        mounts=sorted({path for word in named for path in _paths(word, spec.model)}),
     )
-    # The reason may quote a log, of which no line may become a command.
-    why = " ".join("".join(c if c.isprintable() else " " for c in chosen.why).split())
-    return f"#!/bin/sh\n{label}# {why}\n{chosen.command}\n"
+
+
+def _inside(word: str, first: bool) -> str:
+    """A program of this host by the name that an image knows it by."""
+    name = Path(word).name
+    if word.startswith("/") and name.startswith("python"):
+        return "python3"
+    return name if first and word.startswith("/") else word
+
+
+def _paths(word: str, model: str) -> list[str]:
+    """The host's paths that a word names; the model counts though it may not be here."""
+    if word.startswith("/") and (word == model or _exists(word)):
+        return [word]
+    return [path for path in _PATH.findall(word) if path != "/" and _exists(path)]
+
+
+def _exists(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except OSError:  # longer than any name, or not ours to look at
+        return False

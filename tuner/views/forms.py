@@ -1,0 +1,37 @@
+"""An export as one text: a script, a unit, a manifest, a file of flags, a document."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Literal, get_args
+
+from tuner.views.docker import docker_script
+from tuner.views.export import Export
+from tuner.views.manifests import compose, deployment, flag_file
+from tuner.views.systemd import unit
+from tuner.views.words import REHEARSED, comment
+
+Format = Literal["shell", "docker", "compose", "systemd", "k8s", "yaml", "json"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+
+
+def written(chosen: Export, form: Format) -> str:
+    """The export in the form that was asked for; no secret in any of them."""
+    if form == "json":
+        return json.dumps(chosen.model_dump(), indent=1) + "\n"
+    start = "#!/bin/sh\n" if form in ("shell", "docker") else ""
+    label = comment(REHEARSED) if chosen.rehearsal else ""
+    return f"{start}{label}{comment(chosen.why)}{_BODIES[form](chosen)}"
+
+
+def _shell(chosen: Export) -> str:
+    return f"{chosen.command}\n"
+
+
+_BODIES: Mapping[Format, Callable[[Export], str]] = {
+    "shell": _shell,
+    "docker": docker_script,
+    "compose": compose,
+    "systemd": unit,
+    "k8s": deployment,
+    "yaml": flag_file,
+}

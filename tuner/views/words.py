@@ -1,0 +1,44 @@
+"""How values, reasons and names are worded wherever something is written for people. Pure."""
+
+import re
+from collections.abc import Mapping
+
+from tuner.definitions.models import Value
+
+REHEARSED = "REHEARSAL: nothing behind this was measured on hardware."
+
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
+_NOT_IN_A_NAME = re.compile(r"[^a-z0-9]+")
+NAME_CHARS = 40
+"""Of a name that has to be a label of a host, with room for what is put behind it."""
+
+
+def plain(text: str) -> str:
+    """The text without what a terminal would obey: colours, cursor movements, line ends."""
+    without = _ESCAPE.sub("", text)
+    return "".join(c if c.isprintable() else " " for c in without)
+
+
+def spelt(value: Value) -> str:
+    """A value as one would type it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def said_changes(changed: Mapping[str, Value]) -> str:
+    """`ep-size=8, cuda-graph unset`, or that nothing differs from the baseline."""
+    words = [
+        f"{name} unset" if value is None else f"{name}={spelt(value)}"
+        for name, value in changed.items()
+    ]
+    return plain(", ".join(words)) or "the baseline"
+
+
+def comment(text: str) -> str:
+    """The text as one line behind `#`: it may quote a log, of which no line may get out, and no
+    backslash may take the next line in."""
+    return f"# {' '.join(plain(text).split())}".rstrip("\\ ") + "\n"
+
+
+def host_label(name: str) -> str:
+    """The name as hosts and clusters allow it: lower case letters, digits and dashes."""
+    return _NOT_IN_A_NAME.sub("-", name.lower()).strip("-")[:NAME_CHARS].strip("-") or "serving"
