@@ -88,10 +88,38 @@ def parse(text: str, *, name: str) -> Source:
     return Source(name=name, value=value, keys=reader.keys, values=reader.values)
 
 
+def parse_foreign(text: str, *, name: str) -> list[Any]:
+    """The documents of somebody else's file, such as compose's or Kubernetes': several are
+    allowed, anchors and merge keys too, and every scalar but null is the text it is written as.
+
+    Raises DefinitionError with the first fault.
+    """
+    try:
+        _Reader(name=name).check_depth(text)
+        return list(yaml.load_all(text, Loader=_ForeignLoader))  # noqa: S506 - a SafeLoader
+    except yaml.reader.ReaderError as error:
+        _refuse_character(text, error, name)
+    except yaml.MarkedYAMLError as error:
+        raise DefinitionError([_syntax_problem(error, name)]) from None
+
+
 class _Loader(yaml.SafeLoader):
     """PyYAML's parser without its ideas of what a plain scalar means."""
 
     yaml_implicit_resolvers: dict[Any, Any] = {}
+
+
+class _ForeignLoader(yaml.SafeLoader):
+    """PyYAML's parser that knows null and merge keys, and takes every other scalar as a text."""
+
+    yaml_implicit_resolvers: dict[Any, Any] = {}
+
+
+for _tag, _pattern, _first in (
+    ("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""]),
+    ("tag:yaml.org,2002:merge", re.compile(r"^<<$"), ["<"]),
+):
+    _ForeignLoader.add_implicit_resolver(_tag, _pattern, _first)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -102,6 +130,15 @@ class _Reader:
     keys: dict[Place, Mark] = field(default_factory=dict)
     values: dict[Place, Mark] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+
+    def check_depth(self, text: str) -> None:
+        """Refuse what nests deeper than any file that a person writes."""
+        depth = 0
+        for event in yaml.parse(text, Loader=_Loader):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > MAX_DEPTH:
+                self._stop(event, f"nested deeper than {MAX_DEPTH} levels", "")
 
     def check_events(self, text: str) -> None:
         """Refuse what would make composing dangerous or ambiguous, before any nesting is built."""
