@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING
 
 from tuner import engines
 from tuner.definitions.models import Value
-from tuner.definitions.validation import LoadedStudy, load_study
+from tuner.definitions.validation import LoadedStudy
 from tuner.frozen import Frozen
+from tuner.hosts.gpus import find_gpus
 from tuner.night.launches import launch_spec
+from tuner.night.opening import open_study, other_version
 from tuner.records import Records, TrialRecord
 from tuner.views import results
 from tuner.views.export import export as chosen_export
@@ -16,15 +18,18 @@ from tuner.views.forms import Format, written
 from tuner.views.plan import Plan
 from tuner.views.plan import plan as planned
 from tuner.views.results import Front, StudyView, front, study_view
+from tuner.views.scope import Scope, scope, searched
 
 if TYPE_CHECKING:
     from tuner.search.searcher import Searcher
 
 
 class Check(Frozen):
-    """A study without faults: what it holds, and what this machine could not verify.
+    """A study without faults: what it holds, what of its space is not searched, and what this
+    machine could not verify.
 
-    `configurations` is None for a space that is too large to count, or continuous.
+    `parameters` are those that are searched; `configurations` is None for a space that is too
+    large to count, or continuous.
     """
 
     schema_number: int = 1
@@ -35,6 +40,7 @@ class Check(Frozen):
     continuous: bool
     hypotheses: int
     ladder: list[int]
+    scope: Scope
     not_ready: list[str]
 
 
@@ -56,16 +62,17 @@ class TrialView(Frozen):
 def check(path: Path) -> Check:
     """Read and check a study. Raises DefinitionError with every fault of every file, TunerError
     for a sampler that does not exist or cannot search the space."""
-    study = load_study(path)
+    study = open_study(path)
     searcher_of(study, None)
     return Check(
         study=results.name(study),
         engine=study.definition.engine.name,
-        parameters=len(study.space.parameters),
+        parameters=searched(study),
         configurations=study.space.size(),
         continuous=any(study.space.values_of(name) is None for name in study.space.parameters),
         hypotheses=len(study.space.hypotheses),
         ladder=[rung.concurrency for rung in study.objective.ladder],
+        scope=scope(study),
         not_ready=not_ready(study),
     )
 
@@ -77,6 +84,8 @@ def not_ready(study: LoadedStudy) -> list[str]:
     faults = [
         f for name in builds for f in engines.preflight(launch.model_copy(update={"build": name}))
     ]
+    other = other_version(study)
+    faults += [other] if other else []
     stated = [
         study.baseline,
         *(study.space.hypothesis_configuration(h, study.baseline) for h in study.space.hypotheses),
@@ -92,39 +101,49 @@ def not_ready(study: LoadedStudy) -> list[str]:
 
 def plan(path: Path) -> Plan:
     """What `run` would do from here. Starts nothing."""
-    study = load_study(path)
-    return planned(study, list(Records(study.folder)))
+    study = open_study(path)
+    return planned(study, list(Records(study.folder)), unverified(study))
+
+
+def unverified(study: LoadedStudy) -> list[str]:
+    """What cannot be verified on this machine, one sentence each."""
+    if results.rehearsal(study):
+        return not_ready(study)
+    declared, found = study.definition.hardware.gpus, len(find_gpus())
+    here = "no GPU is here" if not found else f"{found} of {declared} GPUs are here"
+    gpus = f"{here}: memory, kernels and speed show when it runs"
+    return [*not_ready(study), *([gpus] if found < declared else [])]
 
 
 def show(path: Path) -> StudyView:
     """Everything the records say."""
-    study = load_study(path)
+    study = open_study(path)
     return study_view(study, Records(study.folder))
 
 
 def show_trial(path: Path, number: int) -> TrialView:
     """One launch in full. Raises TunerError for one that does not exist."""
-    study = load_study(path)
+    study = open_study(path)
     records = Records(study.folder)
     record = find(list(records), number)
     return TrialView(
         row=results.trial_row(study, record, records),
         record=record,
         unlike_baseline=results.unlike_baseline(study, record, records),
-        log=f"{results.name(study)}/trials/{number:04d}/server.log",
+        log=results.log_path(study, record),
         rehearsal=record.rehearsal,
     )
 
 
 def pareto(path: Path, x: str, y: str) -> Front:
     """The Pareto front in two metrics."""
-    study = load_study(path)
+    study = open_study(path)
     return front(study, Records(study.folder), x, y)
 
 
 def export(path: Path, trial: int | None, form: Format) -> str:
     """The launch command in the form that was asked for."""
-    study = load_study(path)
+    study = open_study(path)
     return written(chosen_export(study, list(Records(study.folder)), trial), form)
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Self
 
-from tuner.definitions.validation import LoadedStudy, load_study
+from tuner.definitions.validation import LoadedStudy
 from tuner.errors import EngineError, HostError
 from tuner.night.environment import identity, remember_or_refuse
+from tuner.night.opening import open_study
 from tuner.night.study import Listener, StudyRun
 from tuner.records import Records, locked
 from tuner.verbs.inspect import not_ready, searcher_of
@@ -26,7 +27,7 @@ def run(path: Path, progress: Progress) -> StudyView:
     StudyChanged, RecordsError, EngineError, HostError; KeyboardInterrupt on SIGINT and SIGTERM,
     with everything recorded and every server gone.
     """
-    study = load_study(path)
+    study = open_study(path)
     with locked(study.folder):
         records = Records(study.folder)
         missing = not_ready(study)

@@ -1,0 +1,54 @@
+"""What of its space a study searches, and why the rest is not searched."""
+
+from tuner.definitions.models import Value
+from tuner.definitions.space import shown
+from tuner.definitions.validation import LoadedStudy
+from tuner.frozen import Frozen
+
+
+class Scope(Frozen):
+    """`absent` holds parameters that the engine's version does not have, with the versions that
+    do; `pinned` those that `fixed` sets, no secret; `no_builds` builds that the study does not
+    have; `left_out` hypotheses that cannot be launched here, with the reason."""
+
+    version: str | None
+    absent: dict[str, str]
+    pinned: dict[str, Value]
+    no_builds: list[str]
+    left_out: dict[str, str]
+
+    def sentences(self, engine: str) -> list[str]:
+        """All of it in words, one sentence a line."""
+        absent = [f"{name} (versions {versions})" for name, versions in self.absent.items()]
+        pinned = [f"{name} = {_spelt(value)}" for name, value in self.pinned.items()]
+        said = [
+            (f"not in {engine} {self.version}", absent),
+            ("pinned by fixed", pinned),
+            ("builds that the study does not have", self.no_builds),
+        ]
+        left_out = [f"left out: {name}: {reason}" for name, reason in self.left_out.items()]
+        return [f"{what}: {', '.join(which)}" for what, which in said if which] + left_out
+
+
+def scope(study: LoadedStudy) -> Scope:
+    """What of the space this study searches."""
+    space = study.space
+    pinned = {n: shown(n, space.parameters[n], value) for n, value in space.pinned.items()}
+    builds = [build for builds in space.no_builds.values() for build in builds]
+    return Scope(
+        version=space.version,
+        absent=dict(space.absent),
+        pinned=pinned,
+        no_builds=list(dict.fromkeys(builds)),
+        left_out=dict(space.left_out),
+    )
+
+
+def searched(study: LoadedStudy) -> int:
+    """How many parameters have more than one value to try."""
+    values = (study.space.values_of(name) for name in study.space.parameters)
+    return sum(each is None or len(each) > 1 for each in values)
+
+
+def _spelt(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
