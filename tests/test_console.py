@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.evening import MARKUP, SHOWN_MARKUP, died, edit, folder, keep, launch, remember, won
+from tuner.console import front
 from tuner.console import show as console
 from tuner.console.show import one_line, plain, said_changes
 from tuner.definitions.validation import load_study
@@ -18,7 +19,7 @@ SHOWN: dict[str, tuple[Any, Any]] = {
     "plan": (inspect.plan, console.show_plan),
     "show": (inspect.show, console.show_study),
     "trial": (inspect.show_trial, console.show_trial),
-    "pareto": (inspect.pareto, console.show_front),
+    "pareto": (inspect.pareto, front.show_front),
 }
 AXES = ("tok_s_per_user", "tok_s_per_gpu")
 
@@ -266,7 +267,7 @@ def point(x: float, y: float) -> ParetoPoint:
 
 def drawn(*points: ParetoPoint) -> list[str]:
     made = Front(study="s", rehearsal=False, x="x", y="y", points=list(points), changes={"k": {}})
-    return console._chart(made).splitlines()
+    return front._chart(made).splitlines()
 
 
 def test_the_best_x_is_on_the_right_and_the_best_y_on_top():
@@ -297,7 +298,7 @@ def test_a_wide_range_is_drawn_on_a_log_scale_and_says_so():
 def test_more_points_than_letters_are_all_listed(capsys):
     points = [point(n, 100 - n) for n in range(60)]
     made = Front(study="s", rehearsal=False, x="x", y="y", points=points, changes={"k": {}})
-    console.show_front(made)
+    front.show_front(made)
     text = capsys.readouterr().out
     assert len(re.findall(r"^ [\w*] +ladder", text, re.M)) == 60
 

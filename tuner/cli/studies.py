@@ -69,10 +69,10 @@ def show(study: Path, trial: int | None, as_json: bool) -> None:
 @JSON
 def pareto(study: Path, x: str, y: str, as_json: bool) -> None:
     """The configurations that no other beats in both metrics, such as ttft_ms.p99@10."""
-    from tuner.console import show as console
+    from tuner.console import front
     from tuner.verbs import inspect
 
-    answer(inspect.pareto(study, x, y), as_json, console.show_front)
+    answer(inspect.pareto(study, x, y), as_json, front.show_front)
 
 
 @cli.command()

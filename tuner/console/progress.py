@@ -12,7 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from tuner.console.show import label, plain, said_changes, terminal
+from tuner.console.show import SIGN, label, plain, said_changes, terminal
 from tuner.definitions.models import Value
 from tuner.definitions.validation import LoadedStudy
 from tuner.measuring.measurement import RungMeasurement
@@ -70,7 +70,8 @@ class PlainProgress:
     def ended(self, record: TrialRecord, records: Sequence[TrialRecord]) -> None:
         """Say what came of the launch."""
         value = _score(self._study, record, records)
-        text = f", score {value:.4f}" if value is not None else ""
+        guess = SIGN if record.replicas.extrapolated else ""
+        text = f", score {value:.4f}{guess}" if value is not None else ""
         self._say(
             f"trial {record.number} {outcome_words(self._study, record)}{text}"
             f" ({record.duration_s:.1f} s)"
@@ -162,6 +163,7 @@ class LiveProgress(PlainProgress):
             return Text("best so far: the baseline")
         value, record = max(scored, key=lambda pair: pair[0])
         what = self._what(record.values)
+        what += ", extrapolated" if record.replicas.extrapolated else ""
         return Text(
             f"best single launch so far: {value - 1:+.1%} in trial {record.number} ({what})"
         )

@@ -1,6 +1,5 @@
 """Answers for people: tables and small pictures on stdout."""
 
-import math
 import re
 import shlex
 import sys
@@ -12,10 +11,11 @@ from rich.text import Text
 
 from tuner.definitions.models import Value
 from tuner.definitions.space import MAX_COUNT
+from tuner.measuring.measurement import RungMeasurement
 from tuner.verbs.inspect import Check, TrialView
 from tuner.verdicts.ledger import LedgerRow
 from tuner.views.plan import Plan, PlannedPart
-from tuner.views.results import DeadEnd, Front, StudyView, TrialRow
+from tuner.views.results import DeadEnd, StudyView, TrialRow
 
 VERDICT_STYLE = {
     "helps": "green",
@@ -24,14 +24,19 @@ VERDICT_STYLE = {
     "crashes": "red",
     "wrong output": "red",
 }
-CHART_WIDTH, CHART_HEIGHT = 60, 14
-MARKS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 WIDE = 160
 """Columns where there is no terminal to ask."""
 NARROW = 78
 """Columns that the trials need beside their rates."""
 LINE_CHARS = 150
 """Of a cause, in tables; the whole of it is shown with its trial."""
+
+SIGN = "~"
+"""Behind a number that one server gave in the place of several."""
+LEGEND = (
+    f"{SIGN} extrapolated: one of the servers that the host holds was launched, its throughput"
+    " counts for all of them. No such number wins: the best are launched in full sets."
+)
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
 
@@ -68,7 +73,7 @@ def _spelt(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     """Four digits that count, never an exponent."""
     return f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"
 
@@ -89,6 +94,8 @@ def show_check(check: Check) -> None:
         f"{check.study}: no faults. Engine {check.engine}, {check.parameters} parameters "
         f"({_size(check)}), {check.hypotheses} hypotheses, ladder {ladder}."
     )
+    for sentence in check.scope.sentences(check.engine):
+        out.print(plain(sentence))
     for sentence in check.not_ready:
         out.print(f"not ready on this machine: {sentence}", style="yellow")
 
@@ -164,6 +171,7 @@ def _sections(view: StudyView, width: int) -> list[RenderableType]:
     if not view.trials:
         return [*parts, Text(f"Nothing was launched yet: tuner run {shlex.quote(view.study)}")]
     parts += [_trials(view.trials, width), Text("")]
+    parts += [Text(LEGEND)] if any(row.extrapolated for row in view.trials) else []
     parts += [Text(_time(view)), Text(view.noise)]
     return [*parts, Text(f"ended: {view.ended}")] if view.ended else parts
 
@@ -174,10 +182,15 @@ def _verdict(view: StudyView) -> list[Text]:
         return [Text(sentence, style="bold")]
     style = "bold green"
     return [
-        Text(f"Winner: {said_changes(view.winner_changes)}", style=style),
+        Text(f"Winner: {said_changes(view.winner_changes)}{_servers(view)}", style=style),
         Text(sentence, style=style),
         Text(f"tuner export {shlex.quote(view.study)}", style=style),
     ]
+
+
+def _servers(view: StudyView) -> str:
+    several = view.winner_replicas > 1
+    return f", {view.winner_replicas} servers on the host" if several else ""
 
 
 def _changed(view: StudyView) -> list[Text]:
@@ -197,11 +210,12 @@ def _trials(rows: Sequence[TrialRow], width: int) -> Table:
         table.add_column(name, no_wrap=name != "what", vertical="top")
     table.add_column("changes, and what came of them", overflow="fold")
     for row in rows:
-        rates = [_number(row.tok_s[rung]) if rung in row.tok_s else "" for rung in rungs]
+        sign = SIGN if row.extrapolated else ""
+        rates = [f"{number(row.tok_s[r])}{sign}" if r in row.tok_s else "" for r in rungs]
         table.add_row(
             str(row.number),
             row.hypothesis or row.kind,
-            "" if row.score is None else f"{row.score:.4f}",
+            "" if row.score is None else f"{row.score:.4f}{sign}",
             *rates,
             f"{row.duration_s:.0f} s",
             _came_of(row),
@@ -216,7 +230,7 @@ def _came_of(row: TrialRow) -> Text:
         style = "red" if row.outcome == "failed" else "dim"
         text.append(f"\n{one_line(row.words)}", style=style)
     if row.ran_at:
-        ran = ", ".join(f"{rung} ran at {_number(mean)}" for rung, mean in row.ran_at.items())
+        ran = ", ".join(f"{rung} ran at {number(mean)}" for rung, mean in row.ran_at.items())
         text.append(f"\n{ran}", style="yellow")
     if row.breaches:
         text.append(f"\nbreaks {row.breaches[0]}", style="red")
@@ -268,6 +282,8 @@ def show_trial(view: TrialView) -> None:
         blame = ", ".join(record.failure.blame) or "nothing by name"
         lines += [f"blamed: {plain(blame)}", f"advice: {plain(record.failure.advice)}"]
     lines += [f"breaks: {breach}" for breach in row.breaches]
+    if record.replicas.of > 1:
+        lines.append(f"servers: {record.replicas}")
     phases = ", ".join(f"{name} {seconds:.1f}" for name, seconds in record.phase_s.items())
     lines.append(
         f"took: {record.duration_s:.1f} s{f' ({phases})' if phases else ''}"
@@ -276,6 +292,8 @@ def show_trial(view: TrialView) -> None:
     out.print(*lines, sep="\n")
     if record.rungs:
         out.print(_rungs(view))
+    if row.extrapolated:
+        out.print(LEGEND)
     for rung in record.rungs:
         if rung.first_error:
             out.print(f"first error at {rung.concurrency}: {one_line(rung.first_error)}")
@@ -286,7 +304,9 @@ def show_trial(view: TrialView) -> None:
             f" ({len(record.effective)} arguments were read back; --json has all)"
         )
     for changed in record.overridden:
-        out.print(f"{one_line(str(changed))}{f' ({one_line(changed.line)})' if changed.line else ''}")
+        out.print(
+            f"{one_line(str(changed))}{f' ({one_line(changed.line)})' if changed.line else ''}"
+        )
     if record.command:
         out.print(f"command: {record.command}\nlog: {view.log}", soft_wrap=True)
 
@@ -305,82 +325,24 @@ def _rungs(view: TrialView) -> Table:
         box=None,
         show_edge=False,
     )
+    sign = SIGN if view.row.extrapolated else ""
     for rung in view.record.rungs:
         load = rung.engine_load
         latencies = (rung.ttft_ms, rung.tpot_ms)
         table.add_row(
-            str(rung.concurrency),
-            _number(rung.output_tok_s),
-            _number(rung.total_tok_s),
-            *(f"{_number(d.p50)} / {_number(d.p99)}" if d else "-" for d in latencies),
-            _number(load.running_mean) if load else "-",
-            _number(load.queued_mean) if load else "-",
+            _at(rung),
+            *(f"{number(rate)}{sign}" for rate in (rung.output_tok_s, rung.total_tok_s)),
+            *(f"{number(d.p50)} / {number(d.p99)}" if d else "-" for d in latencies),
+            number(load.running_mean) if load else "-",
+            number(load.queued_mean) if load else "-",
             str(rung.requests_completed),
             str(rung.requests_failed),
         )
     return table
 
 
-def show_front(front: Front) -> None:
-    """The front as a picture and as a table."""
-    out = terminal()
-    if not front.points:
-        words = "No configuration has completed its ladder yet."
-        out.print(*label(front.rehearsal), words, sep="\n")
-        return
-    out.print(*label(front.rehearsal), _chart(front), sep="\n")
-    table = Table("", "at", front.x, front.y, "trials", "configuration", box=None, show_edge=False)
-    for index, point in enumerate(front.points):
-        table.add_row(
-            _mark(index),
-            "ladder" if point.concurrency is None else str(point.concurrency),
-            _number(point.x),
-            _number(point.y),
-            ", ".join(str(n) for n in point.trials),
-            Text(said_changes(front.changes[point.key]), overflow="fold"),
-        )
-    out.print(table)
-
-
-def _mark(index: int) -> str:
-    return MARKS[index] if index < len(MARKS) else "*"
-
-
-def _chart(front: Front) -> str:
-    """Points by letter, x to the right and y upwards, both from the least to the most.
-
-    A letter whose place is taken stands in the next free one to its right or left.
-    """
-    grid = [[" "] * CHART_WIDTH for _ in range(CHART_HEIGHT)]
-    xs, ys = [p.x for p in front.points], [p.y for p in front.points]
-    for index, point in enumerate(front.points):
-        column = _cell(point.x, xs, CHART_WIDTH)
-        row = grid[CHART_HEIGHT - 1 - _cell(point.y, ys, CHART_HEIGHT)]
-        free = [at for at in range(CHART_WIDTH) if row[at] == " "]
-        row[min(free, key=lambda at: (abs(at - column), -at), default=column)] = _mark(index)
-    return "\n".join(
-        [
-            f"  {front.y}, {_range(ys)}",
-            *(f"  |{''.join(row)}" for row in grid),
-            f"  +{'-' * CHART_WIDTH}",
-            f"   {front.x}, {_range(xs)}",
-        ]
-    )
-
-
-def _range(values: Sequence[float]) -> str:
-    log = " on a log scale" if _is_wide(values) else ""
-    return f"{_number(min(values))} to {_number(max(values))}{log}"
-
-
-def _is_wide(values: Sequence[float]) -> bool:
-    return 0 < min(values) < max(values) / 10
-
-
-def _cell(value: float, values: Sequence[float], cells: int) -> int:
-    low, high = min(values), max(values)
-    if high == low:
-        return 0
-    if _is_wide(values):
-        low, high, value = math.log(low), math.log(high), math.log(value)
-    return round((value - low) / (high - low) * (cells - 1))
+def _at(rung: RungMeasurement) -> str:
+    """`16`, or `16 (8 played, x2)` where they stand for more."""
+    if rung.played == rung.concurrency:
+        return str(rung.concurrency)
+    return f"{rung.concurrency} ({rung.played} played, x{rung.factor:g})"

@@ -74,13 +74,18 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParetoPoint:
-    """A configuration (at one rung, where the metrics are by rung), averaged over its launches."""
+    """A configuration (at one rung, where the metrics are by rung), averaged over its launches.
+
+    Where all of a host's servers were launched those launches alone count; `extrapolated` where one
+    stood for them.
+    """
 
     key: str
     trials: tuple[int, ...]
     concurrency: int | None
     x: float
     y: float
+    extrapolated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,11 +207,8 @@ def _points(
     objective: Objective,
     baseline_key: str,
 ) -> list[ParetoPoint]:
-    kept = [
-        record
-        for record in records
-        if record.outcome == "completed" and not slo_breaches(record.rungs, objective)
-    ]
+    kept = _shown(records, objective)
+    guessed = {record.number for record in kept if record.replicas.extrapolated}
     if across.by_rung:
         frame, by = rungs_frame(kept), ["key", "concurrency"]
     else:
@@ -221,9 +223,21 @@ def _points(
             concurrency=int(group["concurrency"].iloc[0]) if across.by_rung else None,
             x=float(group[across.column].mean()),
             y=float(group[up.column].mean()),
+            extrapolated=bool(group["number"].isin(guessed).any()),
         )
         for _, group in shown.groupby(by, sort=False)
     ]
+
+
+def _shown(records: Sequence[TrialRecord], objective: Objective) -> list[TrialRecord]:
+    """Those that kept all limits, without what was extrapolated where there is better."""
+    whole = [
+        record
+        for record in records
+        if record.outcome == "completed" and not slo_breaches(record.rungs, objective)
+    ]
+    seen = {record.key for record in whole if not record.replicas.extrapolated}
+    return [r for r in whole if not (r.replicas.extrapolated and r.key in seen)]
 
 
 def _undominated(points: Sequence[ParetoPoint], across: Metric, up: Metric) -> list[ParetoPoint]:

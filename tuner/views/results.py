@@ -9,8 +9,10 @@ from tuner.definitions.space import shown
 from tuner.definitions.validation import LoadedStudy
 from tuner.flags.names import canonical
 from tuner.frozen import Frozen
+from tuner.measuring.replicas import Replicas
 from tuner.night.environment import changed_since
 from tuner.night.launches import time_scale
+from tuner.night.servers import log_folder
 from tuner.records import Records, TrialRecord
 from tuner.verdicts.analysis import ParetoPoint, TimeUse, pareto_front, time_use
 from tuner.verdicts.decision import Conclusion, conclusion, reference
@@ -29,7 +31,8 @@ class TrialRow(Frozen):
     """One launch in a line; `ratios` are throughput over the baseline's, by concurrency.
 
     `ran_at` holds the rungs that the engine did not run in full: the requests it ran at a time, by
-    its own count.
+    its own count. Where fewer `replicas` were launched than the host holds, throughputs, ratios and
+    score are `extrapolated`.
     """
 
     number: int
@@ -44,6 +47,8 @@ class TrialRow(Frozen):
     ran_at: dict[int, float]
     breaches: list[str]
     duration_s: float
+    replicas: Replicas = Replicas()
+    extrapolated: bool = False
 
 
 class DeadEnd(Frozen):
@@ -76,6 +81,7 @@ class StudyView(Frozen):
     scored: str
     conclusion: Conclusion
     winner_changes: dict[str, Value] | None
+    winner_replicas: int = 1
     noise: str
     hypotheses: list[LedgerRow]
     located: list[str]
@@ -114,6 +120,7 @@ def study_view(study: LoadedStudy, records: Records, ended: str = "") -> StudyVi
         scored=objective.score,
         conclusion=found,
         winner_changes=changes(winner.values, study) if winner else None,
+        winner_replicas=winner.replicas.of if winner else 1,
         noise=str(found.noise),
         hypotheses=rows,
         located=null_results(rows),
@@ -186,16 +193,24 @@ def _trial_row(study: LoadedStudy, record: TrialRecord, base: Mapping[int, float
         ran_at=_ran_at(record),
         breaches=[str(b) for b in slo_breaches(record.rungs, study.objective)],
         duration_s=record.duration_s,
+        replicas=record.replicas,
+        extrapolated=record.replicas.extrapolated,
     )
 
 
+def log_path(study: LoadedStudy, record: TrialRecord) -> str:
+    """The log of a launch as the user would name it; of several servers, of the one that failed."""
+    folder = Path(name(study)) / "trials" / f"{record.number:04d}"
+    return str(log_folder(folder, (record.replicas.failed or 1) - 1) / "server.log")
+
+
 def _ran_at(record: TrialRecord) -> dict[int, float]:
-    loads = {rung.concurrency: rung.engine_load for rung in record.rungs}
+    loads = [(rung, rung.engine_load) for rung in record.rungs]
     return {
-        concurrency: round(load.running_mean, 1)
-        for concurrency, load in loads.items()
+        rung.concurrency: round(load.running_mean * rung.factor, 1)
+        for rung, load in loads
         if load is not None
-        and load.running_mean < min(FULL_SHARE * concurrency, concurrency - LEAST_GAP)
+        and load.running_mean < min(FULL_SHARE * rung.played, rung.played - LEAST_GAP)
     }
 
 
