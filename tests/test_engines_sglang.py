@@ -58,6 +58,13 @@ def test_dp_attention_shares_gpus_and_replicas_do_not(tmp_path):
     assert sglang(tmp_path, tp_size=4, dp_size=2).gpus_needed() == 8
     assert sglang(tmp_path, tp_size=4, dp_size=2, enable_dp_attention=True).gpus_needed() == 4
     assert sglang(tmp_path, tp=2, pp_size=2).gpus_needed() == 4
+    assert sglang(tmp_path, tp=2, pp_size=2, dp=2).gpus_needed() == 8
+
+
+def test_parallelism_within_the_tensor_parallel_group_takes_no_gpus_of_its_own(tmp_path):
+    within = {"ep_size": 4, "moe_dp_size": 2, "attn_cp_size": 2, "moe_dense_tp_size": 1}
+    assert sglang(tmp_path, tp_size=4, **within).gpus_needed() == 4
+    assert sglang(tmp_path, tp_size=4, dp_size=4, dwdp_size=4).gpus_needed() == 4
 
 
 def test_an_older_server_answers_under_the_older_path(tmp_path):

@@ -70,6 +70,15 @@ def test_every_kind_of_parallelism_takes_gpus(tmp_path):
     )
 
 
+def test_only_the_data_parallel_ranks_of_this_server_take_gpus(tmp_path):
+    four = {"tensor_parallel_size": 2, "data_parallel_size": 4}
+    assert vllm(tmp_path, **four).gpus_needed() == 8
+    assert vllm(tmp_path, **four, data_parallel_size_local=2).gpus_needed() == 4
+    assert vllm(tmp_path, **four, data_parallel_rank=0).gpus_needed() == 2
+    assert vllm(tmp_path, **four, data_parallel_external_lb=True).gpus_needed() == 2
+    assert vllm(tmp_path, **four, decode_context_parallel_size=2).gpus_needed() == 8
+
+
 def test_what_the_engine_resolved_stands_over_what_was_set(tmp_path):
     log = VLLM_LOG.replace("max_seq_len=1024", "max_seq_len=512")
     effective = ask(VLLM.answers(), lambda http: vllm(tmp_path).effective(http, log))

@@ -30,6 +30,15 @@ GENERATION_TIMEOUT_S = 60.0
 PROBE_TOKENS = (11, 12, 13, 14)
 """The prompt of the generation that shows readiness: ids that every vocabulary has."""
 
+SIZE_FLAGS = frozenset(
+    {
+        *("tp", "tp-size", "tensor-parallel-size", "pp", "pp-size", "pipeline-parallel-size"),
+        *("dp", "dp-size", "data-parallel-size", "enable-dp-attention", "dwdp-size"),
+        *("pcp", "prefill-context-parallel-size", "dpl", "data-parallel-size-local"),
+    }
+)
+"""The flags that make a configuration larger or smaller, of all engines."""
+
 QUIET_ENV = {"DO_NOT_TRACK": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "PYTHONUNBUFFERED": "1"}
 
 

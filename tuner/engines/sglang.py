@@ -10,6 +10,7 @@ from tuner.engines.common import GENERATION_TIMEOUT_S, PROBE_TOKENS, CommonEngin
 from tuner.engines.readback import as_flags, last_match
 from tuner.errors import HttpProtocolError, HttpStatusError
 from tuner.flags.sglang import FLAGS
+from tuner.flags.sglang import FLAGS
 
 if TYPE_CHECKING:
     from tuner.http.client import Http
@@ -47,7 +48,12 @@ class SGLangEngine(CommonEngine):
     module = "sglang.launch_server"
     distributions = ("sglang",)
     model_flag = "model-path"
-    list_flags = frozenset({"cuda-graph-bs", "cuda-graph-bs-decode", "cuda-graph-bs-prefill"})
+    list_flags = frozenset(
+        {
+            *(flag.name for flag in FLAGS.values() if flag.several),
+            *("cuda-graph-bs-decode", "cuda-graph-bs-prefill"),
+        }
+    )
     flag_aliases = {flag.name: flag.aliases for flag in FLAGS.values() if flag.aliases}
     withheld_flags = frozenset(
         {
@@ -74,11 +80,16 @@ class SGLangEngine(CommonEngine):
         return flags
 
     def gpus_needed(self) -> int:
-        """Tensor x pipeline, times the replicas where data parallel means replicas."""
+        """Tensor x pipeline, times the replicas where data parallel means replicas.
+
+        With DP attention its ranks lie within tensor parallel, as those of DWDP do, which turns it
+        on; expert, context and MoE data parallel always do (SGLang's `data_parallel_controller`).
+        """
         width = self.asked_size("tp-size", "tensor-parallel-size", "tp")
         depth = self.asked_size("pp-size", "pipeline-parallel-size", "pp")
         replicas = self.asked_size("dp-size", "data-parallel-size", "dp")
-        return width * depth * (1 if self.flags.get("enable-dp-attention") else replicas)
+        within = self.flags.get("enable-dp-attention") or self.asked_size("dwdp-size") > 1
+        return width * depth * (1 if within else replicas)
 
     async def generates(self, http: "Http") -> bool:
         """One token through /generate. Raises HttpError."""

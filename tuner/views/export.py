@@ -17,6 +17,7 @@ from tuner.night.environment import changed_since, remembered
 from tuner.night.launches import launch_command, launch_spec
 from tuner.records import TrialRecord
 from tuner.verdicts.decision import conclusion
+from tuner.views.replica_set import replica_commands
 from tuner.views.results import outcome_words, rehearsal
 
 PORTS: Mapping[str, int] = {"vllm": 8000, "sglang": 30000, "rehearsal": 30000}
@@ -47,6 +48,7 @@ class Export(Frozen):
     `command` holds no port, host or seed that the tuner added, and no secret: those are asked for
     by `${NAME:?set NAME}` in the command, and are `${NAME}` elsewhere. `program` is how many words
     of `argv` come before the engine's own arguments; `gpus` is 0 where it was measured without.
+    `replicas` holds a command for each server where the host holds several, else none.
     """
 
     schema_number: int = 1
@@ -59,6 +61,7 @@ class Export(Frozen):
     gpus: int
     port: int
     container: Container
+    replicas: list[str] = []
     trial: int | None
     why: str
     rehearsal: bool
@@ -94,6 +97,7 @@ def export(study: LoadedStudy, records: Sequence[TrialRecord], trial: int | None
     launch, spec = launch_command(study, configuration), launch_spec(study, configuration)
     argv, env = list(launch.shown_argv()), launch.shown_env()
     program = _program(argv)
+    port = _port(argv[program:], spec.engine.name)
     return Export(
         study=study.folder.resolve().name,
         engine=spec.engine.name,
@@ -102,8 +106,9 @@ def export(study: LoadedStudy, records: Sequence[TrialRecord], trial: int | None
         env=env,
         program=program,
         gpus=engines.create(spec).gpus_needed() if _on_gpus(study) else 0,
-        port=_port(argv[program:], spec.engine.name),
+        port=port,
         container=_container(spec, argv, env, program),
+        replicas=replica_commands(study, configuration, port),
         trial=number,
         why=why,
         rehearsal=rehearsal(study),

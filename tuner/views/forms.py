@@ -7,6 +7,7 @@ from typing import Literal, get_args
 from tuner.views.docker import docker_script
 from tuner.views.export import Export
 from tuner.views.manifests import compose, deployment, flag_file
+from tuner.views.replica_set import BALANCER
 from tuner.views.systemd import unit
 from tuner.views.words import REHEARSED, comment
 
@@ -20,11 +21,23 @@ def written(chosen: Export, form: Format) -> str:
         return json.dumps(chosen.model_dump(), indent=1) + "\n"
     start = "#!/bin/sh\n" if form in ("shell", "docker") else ""
     label = comment(REHEARSED) if chosen.rehearsal else ""
-    return f"{start}{label}{comment(chosen.why)}{_BODIES[form](chosen)}"
+    return f"{start}{label}{comment(chosen.why)}{_several(chosen, form)}{_BODIES[form](chosen)}"
+
+
+def _several(chosen: Export, form: Format) -> str:
+    """What is missing where a host holds several such servers."""
+    if not chosen.replicas:
+        return ""
+    if form == "shell":
+        return comment(BALANCER)
+    count = len(chosen.replicas)
+    return comment(f"One of {count} servers on the host; the shell form has the whole set.")
 
 
 def _shell(chosen: Export) -> str:
-    return f"{chosen.command}\n"
+    if not chosen.replicas:
+        return f"{chosen.command}\n"
+    return "".join([*(f"{command} &\n" for command in chosen.replicas), "wait\n"])
 
 
 _BODIES: Mapping[Format, Callable[[Export], str]] = {
