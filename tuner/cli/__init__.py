@@ -1,6 +1,6 @@
 """What people type."""
 
-from tuner.cli import explain, studies
+from tuner.cli import compare, explain, init, measure, studies
 from tuner.cli.app import cli, main
 
-__all__ = ["cli", "explain", "main", "studies"]
+__all__ = ["cli", "compare", "explain", "init", "main", "measure", "studies"]

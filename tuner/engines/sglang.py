@@ -47,6 +47,7 @@ class SGLangEngine(CommonEngine):
     api: "Api" = "generate"
     module = "sglang.launch_server"
     distributions = ("sglang",)
+    usual_port = 30000
     model_flag = "model-path"
     list_flags = frozenset(
         {

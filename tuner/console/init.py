@@ -1,0 +1,28 @@
+"""What a person hears of a study that was just written."""
+
+from tuner.console.show import plain, terminal
+from tuner.verbs.init import Started
+
+
+def show_started(started: Started) -> None:
+    """Where it is, what was placed where, what was left out, what to do next."""
+    console = terminal()
+
+    def say(text: str) -> None:
+        console.print(plain(text), soft_wrap=True)
+
+    say(f"{started.study}/study.yaml: {started.engine}, {started.model}, {started.gpus} GPUs")
+    say(f"  baseline: {', '.join(started.baseline) or 'nothing that the space searches'}")
+    say(f"  fixed:    {', '.join(started.fixed) or 'nothing'}")
+    say(f"  space:    {started.space}, objective {started.objective}{_copied(started)}")
+    if started.secrets:
+        say(f"  set before a run: {', '.join(started.secrets)}")
+    if started.left_out:
+        say("not in it:")
+        for text in started.left_out:
+            say(f"  - {text}")
+    say(f"next: tuner check {started.study}, then tuner plan {started.study}")
+
+
+def _copied(started: Started) -> str:
+    return " (copies of the shipped ones: the folder stands alone)" if started.copied else ""

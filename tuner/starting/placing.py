@@ -1,0 +1,267 @@
+"""A launch and a space → what is fixed and what the baseline is. Pure.
+
+A flag or variable that the space searches belongs to the baseline where its value lies in the
+domain. Everything else is fixed; outside its domain, or where the space has it only under another
+condition, it pins the parameter, and the reason is kept beside it.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tuner.definitions.domain import NotInDomain, canonical, show
+from tuner.definitions.models import (
+    BoolParameter,
+    ChoiceParameter,
+    Fixed,
+    FloatParameter,
+    IntParameter,
+    Parameter,
+    SpaceDefinition,
+    StudyDefinition,
+    Value,
+)
+from tuner.definitions.space import Space, flag_of
+from tuner.definitions.together import space_of
+from tuner.engines.spelling import references
+from tuner.errors import SpaceError, TunerError
+from tuner.flags.secrets import is_secret_flag, is_secret_variable
+from tuner.starting.arguments import Text
+from tuner.starting.shell import PLACEHOLDER
+
+_WORDS: Mapping[str, bool] = {"true": True, "1": True, "false": False, "0": False}
+
+
+@dataclass(slots=True, kw_only=True)
+class Placed:
+    """What is fixed and what is searched from; `why` says of a fixed flag or variable why it is
+    not part of the baseline, where the space has it; `secrets` are variables to be set; `added` are
+    defaults of the space that the launch says and the command does not; `launch_flags` are all
+    flags of the baseline's launch."""
+
+    flags: dict[str, Value] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)
+    baseline: dict[str, Value] = field(default_factory=dict)
+    why: dict[str, str] = field(default_factory=dict)
+    added: list[str] = field(default_factory=list)
+    launch_flags: dict[str, Value] = field(default_factory=dict)
+    secrets: dict[str, None] = field(default_factory=dict)
+
+
+def place(
+    flags: Mapping[str, Text],
+    env: Mapping[str, str],
+    definition: SpaceDefinition,
+    study: StudyDefinition,
+    version: str | None,
+) -> Placed:
+    """Where each flag and variable of a launch belongs; `study` is one without any of them.
+
+    Raises TunerError for a placeholder that was left in, and where the launch does what the space
+    forbids.
+    """
+    placed = Placed()
+    space = space_of(study, definition, version)
+    for name, text in flags.items():
+        _place_flag(placed, space, name, text)
+    for name, value in env.items():
+        _place_variable(placed, space, name, value)
+    space = _settle(placed, definition, study, version)
+    _leave_to_engine(placed, space)
+    _note_added(placed, space)
+    return placed
+
+
+def placeholder_free(where: str, text: str) -> str:
+    """The text itself. Raises TunerError where `<something>` stands in it for what only the person
+    knows."""
+    before, mark, after = text.partition(PLACEHOLDER)
+    if mark:
+        found = re.split(r"[^\w.-]", after)[0]
+        raise TunerError(f"{where}: found the placeholder <{found}>", hint="Put the real value there.")
+    return text
+
+
+def _place_flag(placed: Placed, space: Space, name: str, text: Text) -> None:
+    text = _without_secret(placed, name, text) if isinstance(text, str) else text
+    positive = name.removeprefix("no-") if text is True else name
+    for written, meant in ((name, text), (positive, False)):
+        parameter = _searching(space, flag=written)
+        if parameter is not None and (written == name or _is_negatable(space, parameter)):
+            reason = _try(placed, space, parameter, meant)
+            if reason is None:
+                return
+            placed.why[name] = reason
+            break
+    placed.flags[name] = typed(text)
+
+
+def _place_variable(placed: Placed, space: Space, name: str, value: str) -> None:
+    if is_secret_variable(name, value) and not _refers(value):
+        value = f"${{{name}}}"
+    placeholder_free(name, value)
+    placed.secrets |= dict.fromkeys(references(value))
+    parameter = _searching(space, env=name)
+    if parameter is not None:
+        reason = _try(placed, space, parameter, value)
+        if reason is None:
+            return
+        placed.why[name] = reason
+    placed.env[name] = value
+
+
+def _without_secret(placed: Placed, name: str, text: str) -> str:
+    if is_secret_flag(name, text) and not _refers(text):
+        text = f"${{{name.replace('-', '_').replace('.', '_').upper()}}}"
+    placeholder_free(f"--{name}", text)
+    placed.secrets |= dict.fromkeys(references(text))
+    return text
+
+
+def _refers(text: str) -> bool:
+    found = references(text)
+    return len(found) == 1 and text == f"${{{found[0]}}}"
+
+
+def _searching(space: Space, *, flag: str | None = None, env: str | None = None) -> str | None:
+    """The parameter that sets this flag or variable."""
+    for name, parameter in space.parameters.items():
+        if flag is not None and flag_of(name, parameter) == flag:
+            return name
+        if env is not None and parameter.env == env:
+            return name
+    return None
+
+
+def _is_negatable(space: Space, name: str) -> bool:
+    parameter = space.parameters[name]
+    return isinstance(parameter, BoolParameter) and parameter.style == "negation"
+
+
+def _try(placed: Placed, space: Space, name: str, text: Text) -> str | None:
+    """Make it part of the baseline; the reason where it cannot be."""
+    parameter = space.parameters[name]
+    for value in _meant(parameter, text):
+        try:
+            placed.baseline[name] = canonical(parameter, value)
+        except NotInDomain as error:
+            return f"the space has {name} as {error}"
+        return None
+    return f"the space has {name} as another kind of value"
+
+
+def _meant(parameter: Parameter, text: Text) -> list[Value]:
+    """The value that a text stands for, where it can stand for one of this kind."""
+    if isinstance(text, bool):
+        alone = not isinstance(parameter, BoolParameter) or parameter.style != "value"
+        return [text] if alone else []
+    if isinstance(parameter, BoolParameter):
+        worded = parameter.style == "value" or parameter.env is not None
+        return [_WORDS[text.lower()]] if worded and text.lower() in _WORDS else []
+    if isinstance(parameter, ChoiceParameter):
+        found = [c for c in parameter.choices if c is not None and _written(c) == text]
+        return [*found[:1], text][:1]
+    try:
+        number = int(text) if isinstance(parameter, IntParameter) else float(text)
+    except ValueError:
+        return []
+    assert isinstance(parameter, IntParameter | FloatParameter)
+    return [number]
+
+
+def _written(value: Value) -> str:
+    return value if isinstance(value, str) else show(value)
+
+
+def typed(text: Text) -> Value:
+    """A number where it is written again as it was, else the text."""
+    if isinstance(text, bool):
+        return text
+    for kind in (int, float):
+        try:
+            value = kind(text)
+        except ValueError:
+            continue
+        if str(value) == text and text not in {"inf", "-inf", "nan"}:
+            return value
+    return text
+
+
+def _settle(
+    placed: Placed, definition: SpaceDefinition, study: StudyDefinition, version: str | None
+) -> Space:
+    """Fix what the space does not have under these conditions; refuse what it forbids."""
+    while True:
+        fixed = Fixed(flags=placed.flags, env=placed.env)
+        space = space_of(study.model_copy(update={"fixed": fixed}), definition, version)
+        try:
+            active = space.active(placed.baseline)
+            rule = space.broken_rule(placed.baseline)
+        except SpaceError as error:
+            raise TunerError(f"the space does not fit the command: {error.message}") from None
+        idle = [name for name in placed.baseline if name not in active]
+        if not idle:
+            break
+        for name in idle:
+            _fix(placed, name, definition.parameters[name])
+    if rule is not None:
+        raise TunerError(
+            f"the command does what the space forbids: {rule.reason}",
+            hint="Copy the space, take that rule out, and name the copy: --space FILE",
+        )
+    return space
+
+
+def _fix(placed: Placed, name: str, parameter: Parameter) -> None:
+    value = placed.baseline.pop(name)
+    flag = flag_of(name, parameter)
+    if flag is not None:
+        placed.flags[flag] = value
+    elif parameter.env is not None:
+        placed.env[parameter.env] = str(value)
+    placed.why[flag or parameter.env or name] = f"the space has {name} only under a condition"
+
+
+def _leave_to_engine(placed: Placed, space: Space) -> None:
+    """What the command does not say stays unsaid wherever the space admits that."""
+    for name in _unsaid(placed, space):
+        try:
+            canonical(space.parameters[name], None)
+        except NotInDomain:
+            continue
+        values = {**placed.baseline, name: None}
+        if space.broken_rule(values) is None and placed.baseline.keys() <= space.active(values):
+            placed.baseline[name] = None
+
+
+def _note_added(placed: Placed, space: Space) -> None:
+    """Keep which flags and variables the baseline has beyond the command."""
+    settings = space.settings(space.configuration(placed.baseline))
+    placed.launch_flags = {**placed.flags, **settings.flags}
+    for name in _unsaid(placed, space):
+        parameter = space.parameters[name]
+        value = space.configuration(placed.baseline).as_dict()[name]
+        target = flag_of(name, parameter)
+        if target is not None:
+            placed.added.append(f"--{target} {show(value)}")
+        elif parameter.env is not None:
+            placed.added.append(f"{parameter.env}={show(value)}")
+
+
+def _unsaid(placed: Placed, space: Space) -> list[str]:
+    """The parameters that the launch would say a default of, and the command does not."""
+    values = space.configuration(placed.baseline).as_dict()
+    return [
+        name
+        for name, value in values.items()
+        if value is not None
+        and name not in placed.baseline
+        and name not in space.pinned
+        and not _is_silent(space.parameters[name], value)
+    ]
+
+
+def _is_silent(parameter: Parameter, value: Value) -> bool:
+    """Whether a bool that is off is said by saying nothing."""
+    off = isinstance(parameter, BoolParameter) and not value
+    return off and isinstance(parameter, BoolParameter) and parameter.style == "presence"
