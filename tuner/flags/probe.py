@@ -1,0 +1,129 @@
+"""Asks an engine for its flags, in the interpreter that would launch it.
+
+Whoever asks gives the words that run a Python (`/opt/venv/bin/python`, `docker run ... python3`):
+what is asked is sent with them as text, and needs nothing but the standard library over there.
+"""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from tuner.flags import cache
+from tuner.flags.catalogue import VARIABLES, Catalogue, Flag, How
+from tuner.flags.questions import declared, reads, stamp
+
+STAMP_TIMEOUT_S = 60.0
+PARSER_TIMEOUT_S = 240.0
+SOURCE_TIMEOUT_S = 600.0
+
+
+def ask(
+    words: tuple[str, ...], env: Mapping[str, str], *, engine: str, distributions: tuple[str, ...]
+) -> Catalogue | None:
+    """The flags of the engine that this Python has, kept until any of its files changes; None
+    where it has none or cannot be asked.
+
+    The first time takes as long as the engine's import and a look through its source: up to a
+    minute.
+    """
+    return _ask(words, tuple(sorted(env.items())), engine, distributions)
+
+
+@lru_cache(maxsize=32)
+def _ask(
+    words: tuple[str, ...],
+    env: tuple[tuple[str, str], ...],
+    engine: str,
+    distributions: tuple[str, ...],
+) -> Catalogue | None:
+    python = _Python(words, dict(env))
+    found = python.answer(stamp, engine, *distributions, timeout_s=STAMP_TIMEOUT_S)
+    if not isinstance(found, dict) or not found.get("version"):
+        return None
+    asked = (str(stamp_of(module)) for module in (declared, reads))
+    identity = (*words, engine, found["version"], found["folder"], found["stamp"], *asked)
+    catalogue = cache.kept(*identity)
+    if catalogue is None:
+        catalogue = _look(python, engine, found["version"])
+        if catalogue is not None:
+            cache.keep(catalogue, *identity)
+    return catalogue
+
+
+def stamp_of(module: Any) -> int:
+    """A number that changes with what is asked."""
+    return Path(module.__file__).stat().st_mtime_ns
+
+
+def _look(python: "_Python", engine: str, version: str) -> Catalogue | None:
+    how: How = "parser"
+    flags = python.answer(declared, engine, how, timeout_s=PARSER_TIMEOUT_S)
+    if flags is None and engine == "sglang":
+        how = "source"
+        flags = python.answer(declared, engine, how, timeout_s=SOURCE_TIMEOUT_S)
+    if not flags:
+        return None
+    names = json.dumps(sorted({flag["dest"] for flag in flags}))
+    seen = python.answer(reads, engine, names, *VARIABLES[engine], timeout_s=SOURCE_TIMEOUT_S)
+    return catalogue_of(engine, version, how, flags, seen or {"unread": {}, "variables": None})
+
+
+def catalogue_of(
+    engine: str,
+    version: str,
+    how: How,
+    flags: Iterable[Mapping[str, Any]],
+    seen: Mapping[str, Any],
+) -> Catalogue:
+    """The catalogue from what the questions brought.
+
+    A flag whose action is code of the engine's own is never dead: that code may do anything.
+    """
+    flags = list(flags)
+    unread = seen["unread"]
+    return Catalogue(
+        engine=engine,
+        version=version,
+        how=how,
+        flags=[
+            Flag(
+                name=flag["name"],
+                aliases=flag["aliases"],
+                kind=flag["kind"],
+                choices=flag["choices"],
+                default=flag["default"],
+                deprecated=flag["deprecated"],
+            )
+            for flag in flags
+        ],
+        dead={f["name"]: unread[f["dest"]] for f in flags if f["dest"] in unread and not f["acts"]},
+        variables=seen["variables"],
+    )
+
+
+class _Python:
+    """The words that run a Python, with the variables of the launch."""
+
+    def __init__(self, words: Sequence[str], env: Mapping[str, str]) -> None:
+        self._words = words
+        self._env = {**os.environ, **env}
+
+    def answer(self, question: Any, *arguments: str, timeout_s: float) -> Any:
+        """What a question printed last, None where it did not come to that."""
+        source = Path(question.__file__).read_text()
+        try:
+            done = subprocess.run(
+                [*self._words, "-c", source, *arguments],
+                env=self._env,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=timeout_s,
+                check=False,
+            )
+            return json.loads(done.stdout.decode(errors="replace").splitlines()[-1])
+        except (OSError, subprocess.TimeoutExpired, ValueError, IndexError):
+            return None
