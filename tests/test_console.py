@@ -235,6 +235,17 @@ def test_a_plan_says_phases_minutes_and_commands_and_what_is_dropped(told, night
     assert "--attention-backend fa3" in text
     edit(night, "study.yaml", "trials: 26", "trials: 4")
     assert re.search(r"flashinfer: so is flashinfer +0 +0\.0 +1 *$", told("plan"), re.M)
+    assert "\nThe budget has no launch for: flashinfer.\n" in told("plan")
+
+
+def test_check_and_plan_say_what_is_not_searched_and_plan_what_was_not_verified(told, night):
+    edit(
+        night, "space.yaml", "parameters:\n", "parameters:\n  old: {type: bool, versions: '<0.5'}\n"
+    )
+    edit(night, "study.yaml", "model: small", "model: small\nfixed: {flags: {no-such-flag: 1}}")
+    for verb in ("check", "plan"):
+        assert "\nnot in rehearsal 0.5.9: old (versions <0.5)\n" in told(verb)
+    assert re.search(r"^Could not be verified here:\n  unknown flag '--no-such", told("plan"), re.M)
 
 
 def test_a_plan_of_a_used_up_budget_says_so(told, night):

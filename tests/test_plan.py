@@ -36,10 +36,12 @@ def test_twenty_six_launches_by_hand(night):
         ("calibrate", "baseline", 3, 0),
         ("hypotheses", "fa3", 1, 0),
         ("hypotheses", "flashinfer", 1, 0),
-        # 26 - 3 - 2 hypotheses - 2 finalists x 3 - 2 baselines between = 13; one in nine baseline
-        ("search", "proposals of the sampler", 12, 0),
-        ("search", "baseline again", 1, 0),
-        ("confirm", "best 2 launched afresh, 3 times each, the baseline between", 8, 0),
+        # 26 - 3 - 2 hypotheses - 2 to settle them - 2 finalists x 3 - 2 baselines between = 11, of
+        # which one is the baseline again, after eight; the next falls between the fresh launches
+        ("search", "proposals of the sampler", 10, 0),
+        ("search", "baseline again", 2, 0),
+        ("settle", "hypotheses that one launch leaves undecided, once more each", 2, 0),
+        ("confirm", "best 2 launched afresh, 3 times each, the baseline between", 7, 0),
     ]
     assert sum(p.launches for p in made.parts) == 26
     assert made.launches_left == 26
@@ -53,8 +55,8 @@ def test_twenty_six_launches_by_hand(night):
 
 def test_one_search_launch_in_nine_is_the_baseline(night):
     search = {p.what: p.launches for p in planned(night, "{trials: 30}").parts}
-    assert search["proposals of the sampler"] == 16  # of 30 - 3 - 2 - 6 - 2 = 17
-    assert search["baseline again: drift"] == 1
+    assert search["proposals of the sampler"] == 14  # of 30 - 3 - 2 - 2 - 6 - 2 = 15, less one
+    assert search["baseline again: drift"] == 2
 
 
 def test_a_tiny_budget_drops_what_comes_last(night):
@@ -63,9 +65,11 @@ def test_a_tiny_budget_drops_what_comes_last(night):
         ("calibrate", "baseline", 3, 0),
         ("hypotheses", "fa3", 1, 0),
         ("hypotheses", "flashinfer", 0, 1),
+        ("settle", "hypotheses that one launch leaves undecided, once more each", 0, 2),
         ("confirm", "best 1 launched afresh, 2 times each, the baseline between", 0, 3),
     ]
     assert made.minutes == pytest.approx(4 * LAUNCH_S / 60, abs=0.05)
+    assert made.dropped_hypotheses == ["flashinfer"]
 
 
 def test_hours_are_as_many_launches_as_fit(night):
@@ -94,7 +98,9 @@ def test_a_small_space_is_searched_once_however_large_the_budget(night):
     )
     made = planned(night, "{trials: 500}")
     assert made.configurations == 4 * 3
-    assert sum(p.launches for p in made.parts if p.phase == "search") == 12
+    launches = {p.what: p.launches for p in made.parts}
+    assert launches["proposals of the sampler"] == 12 - 3  # the baseline and two hypotheses
+    assert launches["what is still undecided, again"] > 0
     assert sum(p.dropped for p in made.parts) == 0
 
 
@@ -153,6 +159,22 @@ def test_commands_are_those_of_the_launches_without_what_the_tuner_adds(night):
     for command in commands.values():
         assert "--port" not in (command or "")
         assert subprocess.run(["sh", "-n", "-c", command or ""], check=False).returncode == 0
+
+
+def test_what_is_not_searched_and_what_was_not_verified_stands_beside_the_night(night):
+    edit(night, "space.yaml", "attention-backend: {type",
+         "old: {type: bool, versions: '<0.5'}\n  attention-backend: {type")  # fmt: skip
+    edit(night, "study.yaml", "model: small",
+         "model: small\nfixed: {flags: {attention-backend: fa3}}")  # fmt: skip
+    study = load_study(night)
+    made = plan(study, [], ["no GPU is here"])
+    assert made.scope.absent == {"old": "<0.5"}
+    assert made.scope.pinned == {"attention-backend": "fa3"}
+    assert made.scope.left_out == {
+        "flashinfer": "changes attention-backend, which is fixed at 'fa3'"
+    }
+    assert made.unverified == ["no GPU is here"]
+    assert [p.what.split(":")[0] for p in made.parts if p.phase == "hypotheses"] == ["fa3"]
 
 
 def test_nothing_is_started_and_nothing_written(night):

@@ -1,21 +1,21 @@
 """Answers for people: tables and small pictures on stdout."""
 
-import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tuner.definitions.models import Value
 from tuner.definitions.space import MAX_COUNT
 from tuner.measuring.measurement import RungMeasurement
 from tuner.verbs.inspect import Check, TrialView
 from tuner.verdicts.ledger import LedgerRow
 from tuner.views.plan import Plan, PlannedPart
 from tuner.views.results import DeadEnd, StudyView, TrialRow
+from tuner.views.words import plain as plain
+from tuner.views.words import said_changes as said_changes
 
 VERDICT_STYLE = {
     "helps": "green",
@@ -38,8 +38,6 @@ LEGEND = (
     " counts for all of them. No such number wins: the best are launched in full sets."
 )
 
-_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
-
 
 def terminal(*, stderr: bool = False) -> Console:
     """A console that prints every text as it is: causes come from logs, and may look like markup
@@ -48,29 +46,10 @@ def terminal(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
 
 
-def plain(text: str) -> str:
-    """The text without what a terminal would obey: colours, cursor movements, line ends."""
-    without = _ESCAPE.sub("", text)
-    return "".join(c if c.isprintable() else " " for c in without)
-
-
 def one_line(text: str, chars: int = LINE_CHARS) -> str:
     """The text in a line of at most that many characters, cut with an ellipsis."""
     line = " ".join(plain(text).split())
     return line if len(line) <= chars else f"{line[: chars - 2].rstrip()} …"
-
-
-def said_changes(changed: Mapping[str, Value]) -> str:
-    """`ep-size=8, cuda-graph unset`, or that nothing differs from the baseline."""
-    words = [
-        f"{name} unset" if value is None else f"{name}={_spelt(value)}"
-        for name, value in changed.items()
-    ]
-    return plain(", ".join(words)) or "the baseline"
-
-
-def _spelt(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def number(value: float) -> str:
@@ -94,7 +73,7 @@ def show_check(check: Check) -> None:
         f"{check.study}: no faults. Engine {check.engine}, {check.parameters} parameters "
         f"({_size(check)}), {check.hypotheses} hypotheses, ladder {ladder}."
     )
-    for sentence in check.scope.sentences(check.engine):
+    for sentence in check.scope.sentences():
         out.print(plain(sentence))
     for sentence in check.not_ready:
         out.print(f"not ready on this machine: {sentence}", style="yellow")
@@ -117,9 +96,22 @@ def show_plan(plan: Plan) -> None:
             table.add_row(*_planned(part))
         out.print(table)
     out.print(_arithmetic(plan))
+    for line in _beside(plan):
+        out.print(line)
     for part in plan.parts:
         if part.command:
             out.print(f"\n# {part.phase}: {one_line(part.what)}\n{part.command}", soft_wrap=True)
+
+
+def _beside(plan: Plan) -> list[str]:
+    """What a reader of the table must know: what was assumed, dropped, left out, not verified."""
+    dropped = ", ".join(plan.dropped_hypotheses)
+    lines = [plan.assumed] if any(part.launches for part in plan.parts) else []
+    lines += [f"The budget has no launch for: {dropped}."] if dropped else []
+    lines += plan.scope.sentences()
+    if plan.unverified:
+        lines += ["Could not be verified here:", *(f"  {each}" for each in plan.unverified)]
+    return [plain(line) for line in lines]
 
 
 def _planned(part: PlannedPart) -> tuple[str, ...]:

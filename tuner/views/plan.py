@@ -1,24 +1,23 @@
 """The night on paper: what would be launched, in which order, how long, and what does not fit."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from tuner.definitions.space import Configuration
 from tuner.definitions.validation import LoadedStudy
 from tuner.frozen import Frozen
 from tuner.night.budget import BudgetClock
+from tuner.night.foresight import Use, foresee, to_run
 from tuner.night.launches import expected_launch_s, ladder_s, launch_command
-from tuner.night.schedule import (
-    CALIBRATION_LAUNCHES,
-    SENTINEL_EVERY,
-    confirm_launches,
-    finalist_count,
-    launches_made,
-    moot,
-    ordered,
-)
+from tuner.night.schedule import confirm_launches, finalist_count, launches_made
 from tuner.records import TrialRecord
 from tuner.views.results import rehearsal
+from tuner.views.scope import Scope, scope
+
+ASSUMED = (
+    "Counted for the longest night: every hypothesis serves and stays undecided, and the search "
+    "finds what is launched afresh. What is not needed goes to the search."
+)
 
 
 class PlannedPart(Frozen):
@@ -33,10 +32,17 @@ class PlannedPart(Frozen):
 
 
 class Plan(Frozen):
-    """The parts in order, for the budget that is left."""
+    """The parts in order, for the budget that is left.
+
+    `assumed` is what was taken for granted where a launch is yet to decide; `dropped_hypotheses`
+    those that the budget has no launch for; `scope` what of the space is not searched, and
+    `unverified` what could not be verified on this machine, one sentence each.
+    """
 
     schema_number: int = 1
     parts: list[PlannedPart]
+    assumed: str = ASSUMED
+    dropped_hypotheses: list[str]
     launches_made: int
     launches_left: int | None
     launch_s: float
@@ -44,17 +50,23 @@ class Plan(Frozen):
     ladder_s: float
     minutes: float
     configurations: int | None
+    scope: Scope
+    unverified: list[str]
     rehearsal: bool
 
 
-def plan(study: LoadedStudy, records: Sequence[TrialRecord]) -> Plan:
-    """What `run` would do from here. Starts nothing."""
+def plan(
+    study: LoadedStudy, records: Sequence[TrialRecord], unverified: Sequence[str] = ()
+) -> Plan:
+    """What `run` would do from here; `unverified` is what this machine could not verify. Starts
+    nothing."""
     launch_s = expected_launch_s(study, records)
-    clock = BudgetClock.of(study, records, datetime.now())
-    left = clock.launches_left(records, 0)
-    parts = _within(_parts(study, records, left), left, launch_s)
+    left = BudgetClock.of(study, records, datetime.now()).launches_left(records, 0)
+    parts = list(_parts(study, records, left, launch_s))
+    dropped = [part for part in parts if part.phase == "hypotheses" and part.dropped]
     return Plan(
         parts=parts,
+        dropped_hypotheses=[part.what.partition(":")[0] for part in dropped],
         launches_made=launches_made(records),
         launches_left=left,
         launch_s=round(launch_s, 1),
@@ -62,76 +74,59 @@ def plan(study: LoadedStudy, records: Sequence[TrialRecord]) -> Plan:
         ladder_s=round(ladder_s(study), 1),
         minutes=round(sum(part.minutes for part in parts), 1),
         configurations=study.space.size(),
+        scope=scope(study),
+        unverified=list(unverified),
         rehearsal=rehearsal(study),
     )
 
 
 def _parts(
-    study: LoadedStudy, records: Sequence[TrialRecord], left: int | None
-) -> list[tuple[str, str, int, str | None]]:
-    """(phase, what, launches wanted, command) in the order of a night."""
+    study: LoadedStudy, records: Sequence[TrialRecord], left: int | None, launch_s: float
+) -> Iterator[PlannedPart]:
+    """Each use that launches have, or are owed, in the order of a night."""
+    used, owed = foresee(study, records, left)
+
+    def part(what: str, *uses: Use, command: str | None = None) -> PlannedPart:
+        launches, dropped = (sum(counted[use] for use in uses) for counted in (used, owed))
+        return _part(uses[0][0], what, launches, dropped, launch_s, command)
+
     total = None if left is None else left + launches_made(records)
-    measured = sum(r.kind == "baseline" and r.outcome == "completed" for r in records)
-    confirmed = sum(r.kind == "confirm" for r in records)
-    wanted: list[tuple[str, str, int, str | None]] = [
-        (
-            "calibrate",
-            "baseline: noise floor",
-            max(0, CALIBRATION_LAUNCHES - measured),
-            _command(study, study.baseline),
-        )
-    ]
-    tried = {r.hypothesis for r in records if r.outcome != "interrupted"}
-    for h in ordered(study.space.hypotheses):
-        if h.id not in tried and not moot(h, study.space, records):
-            configuration = study.space.hypothesis_configuration(h, study.baseline)
-            wanted.append(("hypotheses", f"{h.id}: {h.claim}", 1, _command(study, configuration)))
     finalists, rounds = finalist_count(total), confirm_launches(total)
-    fresh = max(0, finalists * rounds - confirmed)
-    between = max(0, rounds - 1) if fresh else 0
-    search = _search_launches(study, sum(part[2] for part in wanted), fresh + between, left)
-    sentinels = search // (SENTINEL_EVERY + 1)
-    wanted += [
-        ("search", "proposals of the sampler", search - sentinels, None),
-        ("search", "baseline again: drift", sentinels, None),
-        (
-            "confirm",
-            f"best {finalists} launched afresh, {rounds} times each, the baseline between",
-            fresh + between,
-            None,
-        ),
+    afresh = f"best {finalists} launched afresh, {rounds} times each, the baseline between"
+    parts = [
+        part("baseline: noise floor", ("calibrate", True), command=_command(study, study.baseline)),
+        *_hypotheses(study, records, used["hypotheses", False], launch_s),
+        part("proposals of the sampler", ("search", False)),
+        part("baseline again: drift", ("search", True)),
+        part("hypotheses that one launch leaves undecided, once more each", ("settle", False)),
+        part(afresh, ("confirm", False), ("confirm", True)),
+        part("what is still undecided, again", ("tighten", False), ("tighten", True)),
     ]
-    return [part for part in wanted if part[2]]
+    return (part for part in parts if part.launches or part.dropped)
 
 
-def _search_launches(study: LoadedStudy, before: int, after: int, left: int | None) -> int:
-    size = study.space.size()
-    if left is None:
-        return size or 0
-    room = max(0, left - before - after)
-    return room if size is None else min(room, size)
+def _hypotheses(
+    study: LoadedStudy, records: Sequence[TrialRecord], fitting: int, launch_s: float
+) -> Iterator[PlannedPart]:
+    for place, hypothesis in enumerate(to_run(study, records)):
+        configuration = study.space.hypothesis_configuration(hypothesis, study.baseline)
+        command, fits = _command(study, configuration), place < fitting
+        what = f"{hypothesis.id}: {hypothesis.claim}"
+        yield _part("hypotheses", what, int(fits), int(not fits), launch_s, command)
+
+
+def _part(
+    phase: str, what: str, launches: int, dropped: int, launch_s: float, command: str | None
+) -> PlannedPart:
+    return PlannedPart(
+        phase=phase,
+        what=what,
+        launches=launches,
+        dropped=dropped,
+        minutes=round(launches * launch_s / 60, 2),
+        command=command,
+    )
 
 
 def _command(study: LoadedStudy, configuration: Configuration) -> str:
     return launch_command(study, configuration).shell()
-
-
-def _within(
-    wanted: Sequence[tuple[str, str, int, str | None]], left: int | None, launch_s: float
-) -> list[PlannedPart]:
-    parts = []
-    room = left
-    for phase, what, launches, command in wanted:
-        kept = launches if room is None else min(launches, room)
-        room = None if room is None else room - kept
-        parts.append(
-            PlannedPart(
-                phase=phase,
-                what=what,
-                launches=kept,
-                dropped=launches - kept,
-                minutes=round(kept * launch_s / 60, 2),
-                command=command,
-            )
-        )
-    return parts

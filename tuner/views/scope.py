@@ -11,18 +11,19 @@ class Scope(Frozen):
     do; `pinned` those that `fixed` sets, no secret; `no_builds` builds that the study does not
     have; `left_out` hypotheses that cannot be launched here, with the reason."""
 
+    engine: str
     version: str | None
     absent: dict[str, str]
     pinned: dict[str, Value]
     no_builds: list[str]
     left_out: dict[str, str]
 
-    def sentences(self, engine: str) -> list[str]:
+    def sentences(self) -> list[str]:
         """All of it in words, one sentence a line."""
         absent = [f"{name} (versions {versions})" for name, versions in self.absent.items()]
         pinned = [f"{name} = {_spelt(value)}" for name, value in self.pinned.items()]
         said = [
-            (f"not in {engine} {self.version}", absent),
+            (f"not in {self.engine} {self.version}", absent),
             ("pinned by fixed", pinned),
             ("builds that the study does not have", self.no_builds),
         ]
@@ -36,6 +37,7 @@ def scope(study: LoadedStudy) -> Scope:
     pinned = {n: shown(n, space.parameters[n], value) for n, value in space.pinned.items()}
     builds = [build for builds in space.no_builds.values() for build in builds]
     return Scope(
+        engine=study.definition.engine.name,
         version=space.version,
         absent=dict(space.absent),
         pinned=pinned,
