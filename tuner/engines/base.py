@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from tuner.definitions.models import EngineDefinition, Value
+from tuner.engines.images import Image
 from tuner.engines.spelling import resolve, shell_word, shown_argv, shown_env
 from tuner.frozen import Frozen
 
@@ -29,6 +30,9 @@ class LaunchCommand:
     `injected_argv` and `injected_env` are its own (port, host, metrics, seed, GPUs) and never
     reach an export. Values may refer to variables as `${NAME}`: only a launch looks them up, so
     that neither this object nor a record holds what they stand for.
+
+    With an `image` all of these are the words and variables inside a container, and its runtime
+    runs it.
     """
 
     argv: tuple[str, ...] = field(repr=False)
@@ -37,6 +41,7 @@ class LaunchCommand:
     withheld_env: Mapping[str, str] = field(default_factory=dict, repr=False)
     injected_argv: tuple[str, ...] = ()
     injected_env: Mapping[str, str] = field(default_factory=dict)
+    image: Image | None = None
 
     @property
     def full_argv(self) -> tuple[str, ...]:
@@ -65,12 +70,17 @@ class LaunchCommand:
 
         A secret becomes `"${NAME:?set NAME}"`: the shell stops where it is not set.
         """
+        if self.image is not None:
+            return self.image.line(self.shown_env(), self.shown_argv(), launched=False)
         return _line(self.shown_env(), self.shown_argv())
 
     def launched_shell(self) -> str:
         """What is launched as one line of POSIX shell, with all that was injected, no secret."""
         env = {**shown_env(self.env), **self.injected_env}
-        return _line(env, shown_argv(self.argv) + self.injected_argv)
+        argv = shown_argv(self.argv) + self.injected_argv
+        if self.image is not None:
+            return self.image.line(env, argv, launched=True)
+        return _line(env, argv)
 
 
 def _line(env: Mapping[str, str], argv: tuple[str, ...]) -> str:

@@ -3,11 +3,13 @@
 An engine's own module holds only its names: flags, endpoints, metrics, log lines.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from tuner.definitions.models import Value
 from tuner.engines.base import EngineFacts, LaunchCommand, LaunchSpec
+from tuner.engines.image_launch import image_faults, image_of
+from tuner.engines.images import ANY_ADDRESS, Image, for_client
 from tuner.engines.interpreter import (
     Installed,
     in_folder,
@@ -15,12 +17,14 @@ from tuner.engines.interpreter import (
     launch_words,
     model_faults,
     program_faults,
+    python_words,
 )
 from tuner.engines.overrides import Override, overrides
 from tuner.engines.readback import gauges
 from tuner.engines.spelling import resolve, spell, unset_references
-from tuner.errors import EngineError, HttpError
+from tuner.errors import EngineError, HostError, HttpError
 from tuner.flags.names import canonical, is_variable
+from tuner.hosts.containers import Runtime
 
 if TYPE_CHECKING:
     from tuner.http.client import Http
@@ -54,6 +58,8 @@ class CommonEngine:
     """What the interpreter runs: `python -m module`."""
     distributions: ClassVar[tuple[str, ...]]
     """The names under which the engine is installed."""
+    usual_port: ClassVar[int]
+    """Where it listens unless it is told otherwise."""
     model_flag: ClassVar[str]
     list_flags: ClassVar[frozenset[str]]
     """Flags that take several words."""
@@ -93,7 +99,12 @@ class CommonEngine:
         kept = {name: asked[name] for name in asked if name not in self.withheld_flags}
         withheld = {name: asked[name] for name in asked if name in self.withheld_flags}
         env = {name: self._path(value) for name, value in self._checked_env().items()}
-        injected = self.injected_flags(host, port, extra_ports)
+        image = self._image(port, gpus)
+        injected = dict(self.injected_flags(host, port, extra_ports))
+        if image is not None and image.network == "bridge":
+            # Inside, 127.0.0.1 is the container's own: what is published would reach nobody.
+            injected["host"] = ANY_ADDRESS
+            withheld.setdefault("host", ANY_ADDRESS)
         visible = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}
         return LaunchCommand(
             argv=(*self.launch_words(), *self.model_words(), *self._spelt(kept)),
@@ -104,7 +115,33 @@ class CommonEngine:
             },
             injected_argv=spell(injected, {}),
             injected_env={**QUIET_ENV, **self.injected_env(extra_ports), **visible},
+            image=image,
         )
+
+    def _image(self, port: int = 0, gpus: tuple[str, ...] = ()) -> Image | None:
+        return image_of(
+            self.spec,
+            self._paths(),
+            port=port,
+            usual_port=self.usual_port,
+            gpus=gpus,
+            all_gpus=not self.rehearsal,
+        )
+
+    def _paths(self) -> Iterator[str]:
+        """What of the host a container may have to see. A variable mostly names a place inside the
+        image: of those only what lies in the study's folder counts."""
+        yield self.model
+        yield from self.own_paths()
+        for value in filter(None, self.flags.values()):
+            yield from self._path(str(value)).replace(":", " ").split()
+        for value in self._checked_env().values():
+            there = set(self._path(value).split(":"))
+            yield from sorted(there - set(value.split(":")))
+
+    def own_paths(self) -> tuple[str, ...]:
+        """Paths that the engine itself comes from, where it is not in the image."""
+        return ()
 
     def launch_words(self) -> tuple[str, ...]:
         """The first words of the command. Raises EngineError."""
@@ -180,7 +217,33 @@ class CommonEngine:
             self._checked_env(),
             package=self.module.partition(".")[0],
             distributions=self.distributions,
+            image=self._image(),
+            image_id=self.image_id(),
         )
+
+    def python_words(self) -> tuple[str, ...] | None:
+        """The words that run a python where the engine is installed, in its container if it is an
+        image, to be called with `python_env`; None where the launch names none.
+
+        Raises EngineError where the study names no way to launch.
+        """
+        return python_words(self.launch_words(), self.python_env(), self._image())
+
+    def python_env(self) -> dict[str, str]:
+        """The study's variables for that python, on top of the inherited environment; those that
+        refer to variables that are not set are left out. Raises EngineError."""
+        env = self._checked_env().items()
+        known = {name: resolve(value) for name, value in env if not unset_references([value])}
+        return for_client(known) if self._image() is not None else known
+
+    def image_id(self) -> str | None:
+        """The content of its image, as a digest; None without one, and where it is not here or
+        the runtime does not answer."""
+        image = self._image()
+        try:
+            return Runtime.here(image.runtime).image_id(image.image) if image else None
+        except HostError:
+            return None
 
     def preflight(self) -> list[str]:
         """What would keep this launch from starting on this machine, one sentence each."""
@@ -188,7 +251,8 @@ class CommonEngine:
             program = self.launch_words()[0]
         except EngineError as exc:
             return [exc.message]
-        faults = program_faults(program) + [
+        image = self._image()
+        faults = (image_faults(image) if image else program_faults(program)) + [
             f"the launch needs the variable {name}, which is not set"
             for name in unset_references(self._texts())
         ]
@@ -200,7 +264,9 @@ class CommonEngine:
         if answer is None or answer.found:
             return []
         package = self.module.partition(".")[0]
-        return [f"{self.launch_words()[0]} has no package {package} installed"]
+        image = self._image()
+        where = f"the image {image.image}" if image else self.launch_words()[0]
+        return [f"{where} has no package {package} installed"]
 
     def model_faults(self) -> list[str]:
         """A sentence where the model is not where the study says."""
@@ -208,7 +274,8 @@ class CommonEngine:
 
     def _texts(self) -> list[str]:
         flags = [value for value in self.spec.flags.values() if isinstance(value, str)]
-        return [self.spec.model, *flags, *self.spec.env.values()]
+        options = self.spec.engine.containers.options if self._image() else []
+        return [self.spec.model, *flags, *self.spec.env.values(), *options]
 
     async def ready(self, http: "Http") -> bool:
         """True once health answers and one real generation came back with tokens."""

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tuner.definitions.models import EngineDefinition, Launch
 from tuner.engines.base import LaunchSpec
+from tuner.engines.images import Image, for_client
 from tuner.engines.spelling import resolve, unset_references
 from tuner.errors import EngineError
 
@@ -30,6 +31,9 @@ print(json.dumps([u.find_spec(sys.argv[1]) is not None, version]))
 """
 _QUESTION_TIMEOUT_S = 60.0
 
+IMAGE_PYTHON = "python3"
+"""The interpreter of an image that names no other."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
@@ -40,11 +44,14 @@ class Installed:
 
 
 def launch_words(spec: LaunchSpec, module: str) -> tuple[str, ...]:
-    """The first words of the command: an interpreter with the module, or the command prefix.
+    """The first words of the command: an interpreter with the module, or the command prefix; those
+    inside it where the launch is an image.
 
     Raises EngineError where the study names none, both, or an unknown build.
     """
     launch = chosen_launch(spec.engine, spec.build)
+    if launch.image is not None:
+        return tuple(launch.command or (IMAGE_PYTHON, "-m", module))
     if launch.command is not None:
         return tuple(in_folder(spec.folder, word, files_only=True) for word in launch.command)
     return (in_folder(spec.folder, launch.python or ""), "-m", module)
@@ -57,7 +64,7 @@ def chosen_launch(engine: EngineDefinition, build: str | None) -> Launch:
     """
     if build is None:
         where = "engine"
-        launch = Launch(python=engine.python, command=engine.command)
+        launch = Launch(python=engine.python, command=engine.command, image=engine.image)
     elif build in engine.builds:
         where = f"engine.builds.{build}"
         launch = engine.builds[build]
@@ -66,11 +73,11 @@ def chosen_launch(engine: EngineDefinition, build: str | None) -> Launch:
         raise EngineError(
             f"engine.builds: there is no build named {build!r}", hint=f"Builds are: {known}."
         )
-    ways = [way for way in (launch.python, launch.command) if way]
+    ways = [way for way in (launch.python, launch.image or launch.command) if way]
     if len(ways) != 1:
         raise EngineError(
             f"{where}: {len(ways)} ways to launch the engine were given, exactly one is needed",
-            hint="Give one of python and command.",
+            hint="Give one of python, command and image.",
         )
     return launch
 
@@ -88,22 +95,40 @@ def in_folder(folder: Path, word: str, *, files_only: bool = False) -> str:
     return str(path) if word and exists else word
 
 
+def python_words(
+    words: tuple[str, ...], env: Mapping[str, str], image: Image | None = None
+) -> tuple[str, ...] | None:
+    """The words that run a python of this launch, `words` being its first; None where it has none
+    or refers to variables that are not set.
+
+    Inside an image it gets those of the variables that its client is called with (`for_client`).
+    """
+    python = [at for at, word in enumerate(words) if Path(word).name.startswith("python")]
+    own = words[: python[-1] + 1] if python else ()
+    if unset_references([*own, *(image.options if image else ())]):
+        return None
+    if image is not None:
+        return image.asked(tuple(map(resolve, own)) or (IMAGE_PYTHON,), env)
+    return tuple(map(resolve, own)) or None
+
+
 def installed(
     words: tuple[str, ...],
     env: Mapping[str, str],
     *,
     package: str,
     distributions: tuple[str, ...],
+    image: Image | None = None,
+    image_id: str | None = None,
 ) -> Installed | None:
     """What the interpreter of this launch says of the engine's package; None where it cannot be
     asked: a prefix without an interpreter, no such program, or no sensible answer."""
-    python = [at for at, word in enumerate(words) if Path(word).name.startswith("python")]
-    if not python or unset_references(words):
+    known = {name: resolve(value) for name, value in env.items() if not unset_references([value])}
+    asked = python_words(words, known, image)
+    if asked is None or (image is not None and image_id is None):
         return None
-    asked = tuple(resolve(word) for word in words[: python[-1] + 1])
-    known = {name: value for name, value in env.items() if not unset_references([value])}
-    settings = tuple(sorted((name, resolve(value)) for name, value in known.items()))
-    return _ask(asked, settings, package, distributions)
+    settings = for_client(known) if image is not None else known
+    return _ask(asked, tuple(sorted(settings.items())), package, distributions, image_id)
 
 
 @lru_cache(maxsize=32)
@@ -112,7 +137,9 @@ def _ask(
     env: tuple[tuple[str, str], ...],
     package: str,
     distributions: tuple[str, ...],
+    image_id: str | None,
 ) -> Installed | None:
+    """Asked once; where it is an image, once for each content that it has had."""
     try:
         answer = subprocess.run(
             [*words, "-c", _QUESTION, package, *distributions],

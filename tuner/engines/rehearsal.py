@@ -16,6 +16,8 @@ from tuner.errors import DefinitionError, EngineError
 from tuner.flags.sglang import FLAGS
 from tuner.flags.sglang_table import VERSION
 
+_HOME = str(Path(tuner.__file__).parent.parent)
+
 
 class RehearsalEngine(SGLangEngine):
     """`python -m tuner.rehearsal`; nothing that is measured against it is a benchmark."""
@@ -35,15 +37,18 @@ class RehearsalEngine(SGLangEngine):
     def launch_words(self) -> tuple[str, ...]:
         """The study's own way to launch it, where it names one, else this interpreter."""
         engine = self.spec.engine
-        own = engine.python or engine.command or self.spec.build
+        own = engine.python or engine.command or engine.image or self.spec.build
         words = launch_words(self.spec, self.module) if own else (sys.executable, "-m", self.module)
         return (*words, "--surface", str(self._surface))
 
     def injected_env(self, extra_ports: tuple[int, ...]) -> Mapping[str, str]:
         """This package, so that it is found from whatever folder it is launched in."""
-        home = str(Path(tuner.__file__).parent.parent)
         inherited = os.environ.get("PYTHONPATH")
-        return {"PYTHONPATH": os.pathsep.join([home, inherited] if inherited else [home])}
+        return {"PYTHONPATH": os.pathsep.join([_HOME, inherited] if inherited else [_HOME])}
+
+    def own_paths(self) -> tuple[str, ...]:
+        """This package and the surface: no image has them."""
+        return (_HOME, str(self._surface))
 
     def version(self) -> str | None:
         """The version whose command line it takes."""

@@ -8,7 +8,6 @@ import select
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -16,10 +15,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
 from tuner.errors import EngineError, HostError
-from tuner.hosts import processes
+from tuner.hosts import containers, leftovers, processes
+from tuner.hosts.containers import Container, Runtime
+from tuner.hosts.job import JOB_VARIABLE
+from tuner.hosts.leftovers import default_run_root as default_run_root
+from tuner.hosts.leftovers import sweep as sweep
+from tuner.hosts.ports import ContainerPort, OwnPort, Port, PublishedPort, refuse_taken
 from tuner.hosts.supervisor import KILL_LIMIT_S, RENEW, STOP, TAG_VARIABLE
 
 if TYPE_CHECKING:
@@ -27,7 +31,6 @@ if TYPE_CHECKING:
 
 _BOOT = "import sys; sys.path.append(sys.argv[1]); from tuner.hosts.supervisor import main; main()"
 _START_TIMEOUT_S = 60.0
-_ORPHAN_GRACE_S = 3.0
 _RENEW_EVERY_S = 5.0
 _MARGIN_S = 5.0
 
@@ -41,7 +44,8 @@ class StopReport:
     """How a server ended: how many processes had to be killed, how many could not be.
 
     `exit_code` is that of its first process (negative: the signal), None where nobody saw it;
-    `segments` are the files in /dev/shm that it left and that were removed.
+    `segments` are the files in /dev/shm that it left and that were removed. `unproven` says why its
+    container may still run, empty where it is gone or there was none.
     """
 
     exit_code: int | None
@@ -50,28 +54,28 @@ class StopReport:
     survivors: int
     reason: str
     segments: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
-    """What was found of a server whose owner is dead, and removed."""
-
-    tag: str
-    killed: int
-    survivors: int
-    segments: tuple[str, ...]
+    unproven: str = ""
 
 
 class Server:
     """A running server; leaving its `with` block stops it and proves it gone."""
 
-    def __init__(self, supervisor: subprocess.Popen[bytes], spec: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        supervisor: subprocess.Popen[bytes],
+        spec: dict[str, Any],
+        port: Port,
+        container: Container | None = None,
+    ) -> None:
         self._pipes = supervisor
         self._supervisor = (0, 0)
         self._spec = spec
         self._exit_code: int | None = None
         self._report: StopReport | None = None
         self._failure = ""
+        self._refusal: EngineError | HostError | None = None
+        self._port = port
+        self._container = container
         self._unread = b""
         self._started = threading.Event()
         self._pipe_lock = threading.Lock()
@@ -100,27 +104,34 @@ class Server:
         It runs on `cores` (wherever this process may, where none are given) and only while this
         process does: it is stopped when this process dies in any way or stays frozen for `lease_s`.
 
-        Raises HostError where the port is taken, EngineError where the command cannot be executed.
+        Raises HostError where the port is taken or the container runtime does not answer,
+        EngineError where the command cannot be executed.
         """
-        _refuse_taken(port)
+        refuse_taken(port)
         folder.mkdir(parents=True, exist_ok=True)
         tag = f"{re.sub(r'[^A-Za-z0-9_.-]', '-', tag)}-{secrets.token_hex(4)}"
+        record = leftovers.records(run_root or default_run_root()) / f"{tag}.json"
+        owner = _identity(os.getpid())
+        launched = _launched(command, tag, cores, owner, record.with_suffix(".cid"))
         spec = {
-            "argv": list(command.full_argv),
-            "env": {**_inherited(), **command.full_env, TAG_VARIABLE: tag, **_KEEP_ENVIRONMENT},
+            "argv": list(launched.argv),
+            "env": launched.env,
             "cwd": str(cwd or Path.cwd()),
             "log": str(folder.resolve() / "server.log"),
             "report": str(folder.resolve() / "server-exit.json"),
-            "record": str(_records(run_root or default_run_root()) / f"{tag}.json"),
+            "record": str(record),
             "cores": list(cores),
             "tag": tag,
             "port": port,
-            "owner": _identity(os.getpid()),
+            "owner": owner,
             "lease_s": lease_s,
             "grace_s": grace_s,
-            "orphan_grace_s": min(grace_s, _ORPHAN_GRACE_S),
+            "orphan_grace_s": min(grace_s, leftovers.ORPHAN_GRACE_S),
+            "job": os.environ.get(JOB_VARIABLE),
+            "container": launched.container.stored() if launched.container else None,
         }
-        server = cls(_start_supervisor(tag), spec)
+        owned = _port(command, port, tag, launched.container)
+        server = cls(_start_supervisor(tag), spec, owned, launched.container)
         server._begin()
         return server
 
@@ -134,6 +145,12 @@ class Server:
         trace: TracebackType | None,
     ) -> None:
         report = self.stop()
+        if report.unproven and error is None and self._container:
+            raise HostError(
+                f"container {self._container.name} may still run: {report.unproven}",
+                hint=f"once its runtime answers again, `{self._container.removal()}` ends it; so "
+                "does the next run",
+            )
         if report.survivors and error is None:
             raise HostError(
                 f"{report.survivors} processes of server {self.tag} are alive "
@@ -160,7 +177,13 @@ class Server:
         return new[:whole].decode(errors="replace"), offset + whole
 
     def exit_code(self) -> int | None:
-        """The exit code of the first process, negative for a signal; None while it runs."""
+        """The exit code of the first process, negative for a signal; None while it runs.
+
+        Raises HostError where the container runtime could not run it at all, EngineError where
+        there is no such program in the image.
+        """
+        if self._refusal is not None:
+            raise self._refusal
         return self._exit_code
 
     def listening(self) -> bool:
@@ -168,15 +191,7 @@ class Server:
 
         Raises HostError where a stranger listens there.
         """
-        sockets = processes.listening_sockets(self.port)
-        if not sockets:
-            return False
-        own = processes.tree(TAG_VARIABLE, self.tag)
-        foreign = sockets - set(processes.holders(sockets, [process.pid for process in own]))
-        stranger = _stranger(foreign)
-        if stranger:
-            raise _taken(self.port, stranger)
-        return not foreign
+        return self._port.listening()
 
     def renew(self) -> None:
         """Prolong the lease; a thread does so all the while this process runs."""
@@ -186,7 +201,7 @@ class Server:
         """Stop the server and all that it started; returns once they are proven gone."""
         self._write(STOP)
         if not self._supervisor_frozen():
-            self._watcher.join(self._spec["grace_s"] + KILL_LIMIT_S + _MARGIN_S)
+            self._watcher.join(self._stop_limit_s())
         while self._report is None:
             self._kill_supervisor()
             self._watcher.join(_MARGIN_S)
@@ -239,6 +254,8 @@ class Server:
                     self._started.set()
                 case "failed":
                     self._failure = event["error"]
+                case "refused":
+                    self._refusal = _refusal(event["code"], event["text"])
                 case "exited":
                     self._exit_code = event["exit_code"]
                 case "done":
@@ -249,7 +266,7 @@ class Server:
     def _clear(self) -> None:
         """The supervisor was killed before it could finish: finish for it."""
         began = time.monotonic()
-        swept = _clear(self.tag, Path(self._spec["record"]))
+        swept = leftovers.clear(self.tag, Path(self._spec["record"]), self._container)
         self._failure = self._failure or "the supervisor was killed"
         self._exit_code = -9 if self._exit_code is None else self._exit_code
         self._report = StopReport(
@@ -259,7 +276,13 @@ class Server:
             survivors=swept.survivors,
             reason="the supervisor was killed",
             segments=swept.segments,
+            unproven=swept.unproven,
         )
+
+    def _stop_limit_s(self) -> float:
+        """How long a supervisor that is well may take; a runtime may be silent more than once."""
+        limit_s: float = self._spec["grace_s"] + KILL_LIMIT_S + _MARGIN_S
+        return limit_s + (self._spec["grace_s"] + KILL_LIMIT_S if self._container else 0.0)
 
     def _supervisor_frozen(self) -> bool:
         process = processes.read(self._supervisor[0])
@@ -281,65 +304,51 @@ class Server:
         return pipe
 
 
-def default_run_root() -> Path:
-    """Where this user's running servers are written down, for this user alone.
+class _Launched(NamedTuple):
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    container: Container | None
 
-    Raises HostError where the folder belongs to somebody else.
-    """
-    root = Path(tempfile.gettempdir()) / f"serving-tuner-{os.getuid()}"
-    root.mkdir(mode=0o700, exist_ok=True)
-    if root.is_symlink() or root.stat().st_uid != os.getuid():
-        raise HostError(
-            f"{root} belongs to another user",
-            hint="remove it, or point TMPDIR to a folder of your own",
+
+def _launched(
+    command: "LaunchCommand", tag: str, cores: Sequence[int], owner: tuple[int, int], cidfile: Path
+) -> _Launched:
+    """What the supervisor executes: the server itself, or the client of its container."""
+    own = {**command.full_env, TAG_VARIABLE: tag, **_KEEP_ENVIRONMENT}
+    if command.image is None:
+        return _Launched(command.full_argv, {**_inherited(), **own}, None)
+    runtime = Runtime.here(command.image.runtime)
+    containers.remove_abandoned(runtime)
+    container = Container(runtime=runtime, name=f"tuner-{tag}", cidfile=str(cidfile), tag=tag)
+    if JOB_VARIABLE in os.environ:
+        own[JOB_VARIABLE] = os.environ[JOB_VARIABLE]
+    launch = command.image.launched(
+        command.full_argv,
+        own,
+        name=container.name,
+        cidfile=container.cidfile,
+        labels=containers.labels(tag, owner),
+        cores=cores,
+    )
+    return _Launched(launch.argv, {**_inherited(), **launch.env}, container)
+
+
+def _port(command: "LaunchCommand", port: int, tag: str, container: Container | None) -> Port:
+    if container is None or command.image is None:
+        return OwnPort(port, tag)
+    kind = PublishedPort if command.image.network == "bridge" else ContainerPort
+    return kind(port, container)
+
+
+def _refusal(code: int, said: str) -> EngineError | HostError:
+    if code == containers.RUNTIME_FAILED:
+        return HostError(
+            f"the container could not be run: {said}",
+            hint="look whether its daemon runs, and at engine.containers in the study",
         )
-    return root
-
-
-def sweep(run_root: Path | None = None) -> tuple[Swept, ...]:
-    """Remove what servers left behind whose owner is dead; everything else is left alone.
-
-    A process belongs to a server if it carries the server's mark or descends from one that does.
-    """
-    swept = []
-    for path in sorted(_records(run_root or default_run_root()).glob("*.json")):
-        record = _read_record(path)
-        if record and not processes.alive(*record["owner"]):
-            _wait_for_supervisor(*record["supervisor"])
-            if path.exists():
-                swept.append(_clear(record["tag"], path))
-    return tuple(swept)
-
-
-def _clear(tag: str, record: Path) -> Swept:
-    def find() -> list[processes.Process]:
-        return processes.tree(TAG_VARIABLE, tag)
-
-    segments = processes.shared_memory(process.pid for process in find())
-    segments.update(_read_record(record).get("segments", ()))
-    killed, survivors = processes.kill_all(find, KILL_LIMIT_S)
-    removed = processes.remove_shared_memory(segments)
-    if not survivors:
-        record.unlink(missing_ok=True)
-    return Swept(tag=tag, killed=len(killed), survivors=survivors, segments=tuple(removed))
-
-
-def _read_record(path: Path) -> dict[str, Any]:
-    try:
-        record: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return record
-
-
-def _wait_for_supervisor(pid: int, started: int) -> None:
-    """A supervisor whose owner died is at work already, unless it is frozen."""
-    end = time.monotonic() + _ORPHAN_GRACE_S + _MARGIN_S
-    while time.monotonic() < end and processes.alive(pid, started):
-        process = processes.read(pid)
-        if process is None or process.state == "T":
-            return
-        time.sleep(processes.TICK_S)
+    return EngineError(
+        f"the image cannot run the command: {said}", hint="check engine.command in the study"
+    )
 
 
 def _start_supervisor(tag: str) -> subprocess.Popen[bytes]:
@@ -364,28 +373,3 @@ def _inherited() -> dict[str, str]:
 def _identity(pid: int) -> tuple[int, int]:
     process = processes.read(pid)
     return pid, process.started if process else 0
-
-
-def _records(root: Path) -> Path:
-    folder = root / "servers"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
-
-
-def _refuse_taken(port: int) -> None:
-    sockets = processes.listening_sockets(port)
-    if sockets:
-        raise _taken(port, _stranger(sockets) or "a process of another user")
-
-
-def _stranger(sockets: set[str]) -> str:
-    """Who holds the sockets, in words; empty where nobody can be seen to."""
-    found = processes.holders(sockets, processes.table()) if sockets else {}
-    return ", ".join(
-        f"process {pid} ({processes.command_line(pid)[:120]})"
-        for pid in sorted(set(found.values()))
-    )
-
-
-def _taken(port: int, who: str) -> HostError:
-    return HostError(f"port {port} is taken by {who}", hint="stop it, or free the port")

@@ -8,7 +8,10 @@ and the owner (or the next sweep) finds the rest by the mark in their environmen
 
 Protocol. Standard input: one line of JSON (the specification), then one byte at a time: RENEW
 prolongs the lease, STOP ends the server, end of file means that the owner died. Standard output:
-one line of JSON an event: `supervising`, `started` or `failed`, `exited`, `done`.
+one line of JSON an event: `supervising`, `started` or `failed`, `refused`, `exited`, `done`.
+
+Where the server is a container its child is only the client: `tuner.hosts.keeper` then asks the
+runtime for what the kernel does with a process.
 """
 
 import ctypes
@@ -24,6 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from tuner.hosts import processes
+from tuner.hosts.containers import Container
+from tuner.hosts.keeper import Keeper
 from tuner.hosts.processes import Process
 
 TAG_VARIABLE = "TUNER_SERVER_TAG"
@@ -56,6 +61,8 @@ class Supervisor:
         self.segments: set[str] = set()
         self.segments_before = _segment_names()
         self.segments_changed_at = -1.0
+        container = Container.restored(spec.get("container"))
+        self.keeper = Keeper(container, Path(spec["log"])) if container else None
 
     def run(self) -> None:
         """Start the server, watch it, stop it, report."""
@@ -122,6 +129,8 @@ class Supervisor:
                     self._hear(os.read(0, 4096))
             self._reap()
             self._note_segments()
+            if self.keeper and self.exit_code is None:
+                self.keeper.look()
             if self.exit_code is not None:
                 self.why = self.why or "the server exited"
             elif time.monotonic() - self.renewed_at > self.spec["lease_s"]:
@@ -144,8 +153,16 @@ class Supervisor:
                 if pid == 0:
                     return
                 if pid == self.server:
-                    self.exit_code = os.waitstatus_to_exitcode(status)
-                    _tell({"event": "exited", "exit_code": self.exit_code})
+                    self._exited(os.waitstatus_to_exitcode(status))
+
+    def _exited(self, code: int) -> None:
+        self.exit_code = code
+        if self.keeper:
+            self.exit_code = self.keeper.ended(code)
+            if self.keeper.refused:
+                refused = {"code": code, "text": self.keeper.refused}
+                _tell({"event": "refused", **refused})
+        _tell({"event": "exited", "exit_code": self.exit_code})
 
     def _tree(self) -> list[Process]:
         self._reap()
@@ -171,14 +188,22 @@ class Supervisor:
         began = time.monotonic()
         tree = self._tree()
         self._add_segments(tree)
+        if self.keeper:
+            self.keeper.stop(self._grace_s())
         self._terminate(tree)
         killed, survivors = processes.kill_all(self._tree, KILL_LIMIT_S)
+        inside, left, unproven = self.keeper.remove(KILL_LIMIT_S) if self.keeper else (0, 0, "")
         self._report(
             duration_s=time.monotonic() - began,
-            killed=len(killed),
-            survivors=survivors,
+            killed=len(killed) + inside,
+            survivors=survivors + left,
             segments=processes.remove_shared_memory(self.segments),
+            unproven=unproven,
         )
+
+    def _grace_s(self) -> float:
+        grace_s: float = self.spec["grace_s" if self.why == _ASKED else "orphan_grace_s"]
+        return grace_s
 
     def _terminate(self, tree: list[Process]) -> None:
         if not tree:
@@ -190,8 +215,7 @@ class Supervisor:
             processes.send(process, signal.SIGTERM)
             # A stopped process hears nothing until it is continued.
             processes.send(process, signal.SIGCONT)
-        grace_s = self.spec["grace_s" if self.why == _ASKED else "orphan_grace_s"]
-        end = time.monotonic() + grace_s
+        end = time.monotonic() + self._grace_s()
         while self._tree() and time.monotonic() < end:
             time.sleep(processes.TICK_S)
 
@@ -207,8 +231,9 @@ class Supervisor:
     def _report(self, **facts: Any) -> None:
         report = {"exit_code": self.exit_code, "reason": self.why, **facts}
         _write_json(self.spec["report"], report)
-        with suppress(OSError):
-            Path(self.spec["record"]).unlink()
+        if not facts.get("unproven"):  # whoever comes next then tries again
+            with suppress(OSError):
+                Path(self.spec["record"]).unlink()
         _tell({"event": "done", **report})
 
     def _write_record(self) -> None:
@@ -220,6 +245,8 @@ class Supervisor:
             "port": self.spec["port"],
             "log": self.spec["log"],
             "segments": sorted(self.segments),
+            "job": self.spec.get("job"),
+            "container": self.spec.get("container"),
         }
         _write_json(self.spec["record"], record)
 
