@@ -186,6 +186,36 @@ def test_ports_are_found_where_every_port_is_ephemeral(monkeypatch: pytest.Monke
     asyncio.run(reserve())
 
 
+def test_every_gpu_of_a_slot_brings_its_ports_and_cores() -> None:
+    async def reserve() -> None:
+        owner = await owner_of(4)
+        slot = await owner.reserve("job-1", 4)
+        assert slot
+        assert len(set(slot.ports)) == 4 * slots.PORTS_A_GPU
+        assert len(slot.gpu_cores) == 4
+        assert {core for cores in slot.gpu_cores for core in cores} == set(slot.server_cores)
+        locked = len(os.listdir("/proc/self/fd"))
+        await owner.settle("job-1", kill=False, collect=False)
+        assert len(os.listdir("/proc/self/fd")) == locked - 4
+
+    asyncio.run(reserve())
+
+
+def test_ports_are_let_go_of_where_there_are_too_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = list(slots.port_blocks(agent._ephemeral_range(), 0))[:3]
+    monkeypatch.setattr(slots, "port_blocks", lambda *_: iter(few))
+
+    async def reserve() -> None:
+        owner = await owner_of(4)
+        before = len(os.listdir("/proc/self/fd"))
+        with pytest.raises(HostError, match="no 16 free ports in a row on .*, 4 times"):
+            await owner.reserve("job-1", 4)
+        assert len(os.listdir("/proc/self/fd")) == before
+        assert await owner.reserve("job-2", 3)
+
+    asyncio.run(reserve())
+
+
 def test_a_folder_that_cannot_be_written_is_a_host_error_and_takes_no_gpu() -> None:
     async def reserve() -> None:
         owner = await owner_of(1)

@@ -93,6 +93,25 @@ def true_tok_s(result: Played, log: list[dict[str, Any]]) -> float:
     return float(tokens / (end - start))
 
 
+@pytest.mark.parametrize(("streams", "second"), [(5, {1, 3}), (1, set())])
+def test_streams_are_dealt_over_all_servers_evenly(truth, streams, second):
+    target = Target(
+        base_url=f"{truth}/tokens=2",
+        replicas=(f"{truth}/tokens=4/",),
+        api="completions",
+        model="m",
+    )
+    result = run(play(target, plan(streams)))
+    event_tokens = {stream: set[int]() for stream in range(streams)}
+    for timing in result.timings:
+        assert timing.error is None
+        event_tokens[timing.stream] |= {tokens for _, tokens in timing.events[:-1]}
+    assert {stream for stream, tokens in event_tokens.items() if tokens == {4}} == second
+    assert {stream for stream, tokens in event_tokens.items() if tokens == {2}} == (
+        set(range(streams)) - second
+    )
+
+
 @pytest.mark.parametrize(
     ("concurrency", "how", "api"),
     [

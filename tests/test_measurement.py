@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.measuring.measurement import RequestTiming, RungMeasurement, measure
+from tuner.measuring.replicas import Replicas
 
 
 def request(sent_s=0.0, events=(), done_s=None, **other) -> RequestTiming:
@@ -35,6 +36,37 @@ def test_a_first_event_counts_when_it_arrives():
     assert seen(request(9.0, [(11.0, 5)], 11.0)).output_tok_s == pytest.approx(0.5)
     assert seen(request(9.0, [(10.0, 5)], 10.0)).output_tok_s == 0
     assert seen(request(9.0, [(20.0, 5)], 20.0)).output_tok_s == pytest.approx(0.5)
+
+
+def test_one_server_of_several_counts_for_all_with_latencies_of_its_own():
+    # Eight users on a host of two such servers: four are played, each 2 tokens a second.
+    each = [
+        request(9.0, [(10.0 + n / 2, 1) for n in range(21)], 20.0, input_tokens=40) for _ in "1234"
+    ]
+    alone = seen(*each, gpus=8)
+    whole = measure(
+        each,
+        concurrency=8,
+        start_s=10.0,
+        end_s=20.0,
+        gpus=8,
+        load_samples=[(15.0, 4.0, 1.0)],
+        replicas=Replicas(launched=1, of=2),
+    )
+    assert (whole.concurrency, whole.played, whole.factor) == (8, 4, 2.0)
+    assert whole.output_tok_s == pytest.approx(2 * 8.0) == 2 * alone.output_tok_s
+    assert whole.input_tok_s == 2 * alone.input_tok_s
+    assert whole.total_tok_s == whole.output_tok_s + whole.input_tok_s
+    assert whole.tok_s_per_gpu == pytest.approx(16.0 / 8)
+    assert whole.tok_s_per_user == alone.tok_s_per_user
+    assert (whole.itl_ms, whole.ttft_ms, whole.e2e_ms) == (
+        alone.itl_ms,
+        alone.ttft_ms,
+        alone.e2e_ms,
+    )
+    assert whole.requests_completed == 4
+    assert whole.engine_load is not None
+    assert whole.engine_load.running_mean == 4
 
 
 def test_events_of_one_instant_count_there():

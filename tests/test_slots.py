@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.hosts import slots
+from tuner.hosts.executor import Slot
 from tuner.hosts.slots import Gpu, SlotTable
 
 
@@ -139,3 +140,34 @@ def test_reserved_ports_are_in_no_block(ephemeral: tuple[int, int]) -> None:
 def test_lists_of_the_kernel_are_read() -> None:
     assert slots.parse_list("0-2,8,10-11\n") == (0, 1, 2, 8, 10, 11)
     assert slots.parse_list("\n") == ()
+
+
+def test_a_slot_splits_by_the_order_of_its_gpus_with_cores_and_ports_of_their_own() -> None:
+    whole = Slot(
+        host="here",
+        gpus=("a", "b", "c", "d"),
+        real_gpus=True,
+        server_cores=(0, 1, 2, 3, 8, 9, 10, 11),
+        client_cores=(15,),
+        ports=tuple(range(100, 108)),
+        gpu_cores=((0, 8), (1, 9), (2, 10), (3, 11)),
+    )
+    assert whole.split(1) == (whole,)
+    first, second = whole.split(2)
+    assert (first.gpus, second.gpus) == (("a", "b"), ("c", "d"))
+    assert (first.server_cores, second.server_cores) == ((0, 1, 8, 9), (2, 3, 10, 11))
+    assert (first.ports, second.ports) == ((100, 101, 102, 103), (104, 105, 106, 107))
+    assert first.client_cores == second.client_cores == (15,)
+    assert [slot.gpus for slot in whole.split(4)] == [("a",), ("b",), ("c",), ("d",)]
+
+
+def test_servers_share_cores_that_are_nobodys() -> None:
+    whole = Slot(
+        host="here",
+        gpus=("0", "1"),
+        real_gpus=False,
+        server_cores=(0,),
+        client_cores=(1,),
+        ports=(5, 6),
+    )
+    assert [slot.server_cores for slot in whole.split(2)] == [(0,), (0,)]

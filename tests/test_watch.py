@@ -39,7 +39,7 @@ def serve(tmp_path):
         port = free_port()
         server = Server.start(
             python(SERVES, port, quiet_s, line, then_s),
-            folder=tmp_path,
+            folder=tmp_path / str(port),
             port=port,
             cores=(),
             tag=f"watched-{port}",
@@ -124,3 +124,31 @@ def test_what_the_work_raises_is_raised(serve):
 
     with pytest.raises(RuntimeError, match="a bug"):
         asyncio.run(work())
+
+
+def test_a_set_is_ready_once_all_are(serve):
+    servers = [serve(60, "", 60), serve(60, "", 60)]
+
+    async def both():
+        watch: Any = Watch(servers)
+        assert await watch.ready(Answers(after_s=0.3), [None, None], 30)
+        assert watch.failed is None
+        return await watch.unless_doomed(asyncio.sleep(0.2, "done"))
+
+    assert asyncio.run(both()) == "done"
+
+
+def test_the_death_of_one_ends_the_wait_for_all(serve):
+    servers = [serve(60, "", 60), serve(0.2, "bye", 0.0)]
+    watch: Any = Watch(servers)
+    begun = time.monotonic()
+    assert not asyncio.run(watch.ready(Answers(after_s=600), [None, None], 600))
+    assert time.monotonic() - begun < 60
+    assert watch.failed == 1
+
+
+def test_work_on_a_set_is_left_when_one_is_lost(serve):
+    servers = [serve(60, "", 60), serve(1.0, DOOM, 600)]
+    watch = Watch(servers)
+    assert asyncio.run(watch.unless_doomed(asyncio.sleep(600, "done"))) is None
+    assert watch.failed == 1
