@@ -14,10 +14,12 @@ from tuner import cli
 from tuner.definitions.validation import load_study
 from tuner.records import Records, locked
 
-VERBS = ("check", "explain", "export", "pareto", "plan", "run", "show")
+VERBS = ("check", "compare", "explain", "export", "pareto", "plan", "run", "show")
 OF_A_STUDY = tuple(
     verb for verb in VERBS if any(p.name == "study" for p in cli.cli.commands[verb].params)
 )
+MORE = {"compare": ("0", "1")}
+"""What a verb needs beside its study."""
 
 
 @pytest.fixture
@@ -64,7 +66,8 @@ def test_version_and_help(typed):
 @pytest.mark.parametrize(
     "words",
     [("check",), ("plan",), ("show",), ("show", "0"), ("show", "4"), ("pareto",),
-     ("pareto", "--x", "ttft_ms.p99@8", "--y", "score")],
+     ("pareto", "--x", "ttft_ms.p99@8", "--y", "score"), ("compare", "0", "5"),
+     ("compare", "baseline", "winner")],
 )  # fmt: skip
 def test_json_is_one_document_with_a_schema_and_nothing_else(night, typed, words):
     won(night)
@@ -113,7 +116,7 @@ def test_a_run_without_anything_feasible_exits_3(night, typed, cluster):
 
 @pytest.mark.parametrize("verb", OF_A_STUDY)
 def test_a_study_that_is_not_there_is_one_message_and_exit_1(night, typed, verb):
-    code, out, err = typed(verb, "nigth")
+    code, out, err = typed(verb, "nigth", *MORE.get(verb, ()))
     assert (code, out) == (1, "")
     assert err == "tuner: nigth: no such study\n  studies near: night\n"
 
@@ -122,7 +125,7 @@ def test_a_study_that_is_not_there_is_one_message_and_exit_1(night, typed, verb)
 def test_all_faults_of_a_study_are_said_with_their_places(night, typed, verb):
     edit(night, "study.yaml", "gpus: 1", "gpsu: 1")
     edit(night, "space.yaml", "low: 2048, ", "")
-    code, out, err = typed(verb, "night")
+    code, out, err = typed(verb, "night", *MORE.get(verb, ()))
     assert (code, out) == (1, "")
     assert "night/study.yaml:6:12: " in err
     assert "did you mean 'gpus'?" in err
@@ -130,7 +133,7 @@ def test_all_faults_of_a_study_are_said_with_their_places(night, typed, verb):
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("verb", ["export", "pareto", "plan", "run", "show"])
+@pytest.mark.parametrize("verb", ["compare", "export", "pareto", "plan", "run", "show"])
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -145,7 +148,7 @@ def test_damaged_and_newer_records_are_one_message_and_stay(night, typed, verb, 
     with path.open("a") as file:
         file.write(f"{line}\n")
     before = path.read_bytes()
-    code, out, err = typed(verb, "night")
+    code, out, err = typed(verb, "night", *MORE.get(verb, ()))
     assert (code, out) == (1, "")
     assert err.startswith("tuner: ")
     assert f"night/trials.jsonl:2: {said}" in err

@@ -269,6 +269,14 @@ def test_only_who_listens_to_himself_is_told_to_listen_to_all():
         assert "0.0.0.0" not in written(chosen, "docker")
 
 
+def test_a_cluster_starts_a_whole_set_of_servers():
+    chosen = made(replicas=["a", "b"])
+    workload = next(iter(yaml.safe_load_all(written(chosen, "k8s"))))
+    assert workload["spec"]["replicas"] == 2
+    assert "One of" not in written(chosen, "k8s")
+    assert "# One of 2 servers" in written(chosen, "compose")
+
+
 def test_an_image_that_is_not_named_keeps_it_from_starting(tmp_path):
     with pytest.raises(Exception, match="returned non-zero"):
         shell_argv(written(made(), "docker").replace("${IMAGE", "${NO_IMAGE"), "docker", tmp_path)

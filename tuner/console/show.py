@@ -73,7 +73,7 @@ def show_check(check: Check) -> None:
         f"{check.study}: no faults. Engine {check.engine}, {check.parameters} parameters "
         f"({_size(check)}), {check.hypotheses} hypotheses, ladder {ladder}."
     )
-    for sentence in check.scope.sentences():
+    for sentence in check.scope.sentences(check.engine):
         out.print(plain(sentence))
     for sentence in check.not_ready:
         out.print(f"not ready on this machine: {sentence}", style="yellow")
@@ -96,22 +96,9 @@ def show_plan(plan: Plan) -> None:
             table.add_row(*_planned(part))
         out.print(table)
     out.print(_arithmetic(plan))
-    for line in _beside(plan):
-        out.print(line)
     for part in plan.parts:
         if part.command:
             out.print(f"\n# {part.phase}: {one_line(part.what)}\n{part.command}", soft_wrap=True)
-
-
-def _beside(plan: Plan) -> list[str]:
-    """What a reader of the table must know: what was assumed, dropped, left out, not verified."""
-    dropped = ", ".join(plan.dropped_hypotheses)
-    lines = [plan.assumed] if any(part.launches for part in plan.parts) else []
-    lines += [f"The budget has no launch for: {dropped}."] if dropped else []
-    lines += plan.scope.sentences()
-    if plan.unverified:
-        lines += ["Could not be verified here:", *(f"  {each}" for each in plan.unverified)]
-    return [plain(line) for line in lines]
 
 
 def _planned(part: PlannedPart) -> tuple[str, ...]:

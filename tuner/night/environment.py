@@ -138,6 +138,14 @@ def remembered(folder: Path) -> Mapping[str, Any] | None:
     return _stored(path) if path.exists() else None
 
 
+def unlike(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """How two identities, or parts of them, differ: each place with both values."""
+    return [
+        f"{where} is {_short(was)} in the one and {_short(now)} in the other"
+        for where, was, now in _differences(one, other, "")
+    ]
+
+
 def changed_since(study: LoadedStudy) -> str:
     """How the definition files differ from those that the records were made by; empty if not.
 

@@ -26,8 +26,8 @@ def written(chosen: Export, form: Format) -> str:
 
 def _several(chosen: Export, form: Format) -> str:
     """What is missing where a host holds several such servers."""
-    if not chosen.replicas:
-        return ""
+    if not chosen.replicas or form == "k8s":
+        return ""  # a cluster starts all of them, and its Service deals requests out
     if form == "shell":
         return comment(BALANCER)
     count = len(chosen.replicas)

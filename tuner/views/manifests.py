@@ -61,7 +61,7 @@ def deployment(chosen: Export) -> str:
         head += comment(f"The Secret {name}-secrets must hold {', '.join(secrets)}.")
     labels = {"app": name}
     spec = {
-        "replicas": 1,
+        "replicas": max(1, len(chosen.replicas)),
         "strategy": {"type": "Recreate"},
         "selector": {"matchLabels": labels},
         "template": {"metadata": {"labels": labels}, "spec": _pod(chosen, name, secrets)},
