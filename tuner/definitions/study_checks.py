@@ -39,11 +39,12 @@ def _engine_faults(study: StudyDefinition) -> Iterator[Fault]:
     launches: dict[Place, Launch] = {("engine",): engine}
     launches |= {("engine", "builds", name): build for name, build in engine.builds.items()}
     for place, launch in launches.items():
-        ways = [way for way in ("python", "command") if getattr(launch, way) is not None]
+        other = "command" if launch.image is None else "image"  # inside which a command may be
+        ways = [way for way in ("python", other) if getattr(launch, way) is not None]
         if len(ways) > 1:
             yield (*place, ways[1]), f"found {' and '.join(ways)}, expected one way to launch", ""
         if not ways and not rehearsal:
-            yield place, "no way to launch", "name one of python, command"
+            yield place, "no way to launch", "name one of python, command, image"
     if rehearsal and engine.surface is None:
         yield ("engine",), "a rehearsal needs a surface", "add 'surface: surface.yaml'"
     if not rehearsal and engine.surface is not None:
