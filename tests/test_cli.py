@@ -14,7 +14,7 @@ from tuner import cli
 from tuner.definitions.validation import load_study
 from tuner.records import Records, locked
 
-VERBS = ("check", "compare", "explain", "export", "pareto", "plan", "run", "show")
+VERBS = ("check", "compare", "explain", "export", "measure", "pareto", "plan", "run", "show")
 OF_A_STUDY = tuple(
     verb for verb in VERBS if any(p.name == "study" for p in cli.cli.commands[verb].params)
 )

@@ -117,6 +117,7 @@ def test_exit_codes_are_those_of_the_code():
         2,
         app.EXIT_NOTHING_FEASIBLE,
         errors.HostError.exit_code,
+        app.EXIT_INVALID,
         app.EXIT_BUG,
         app.EXIT_INTERRUPTED,
     ]

@@ -12,6 +12,11 @@ behave, as `name=value` pairs: `/ttft_ms=50,interval_ms=10,tokens=4/v1/completio
 * fault=reset|fin|stall|error|garbage|short, at=N: what goes wrong after N events
 * lie=N: N tokens more are counted than were sent
 * keep=0: Connection: close after each answer
+* owner=NAME, models=list|none|html|text: what `v1/models` says
+* key=TEXT: what must come as a bearer's token
+* only=generate|completions: the other path is not there
+* cap=N: no answer has more tokens, whatever was asked
+* refuse=N: from the Nth request of this path on, 503
 * `GET /log` answers all that was written since the last one.
 """
 
@@ -19,6 +24,7 @@ import asyncio
 import json
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +41,15 @@ DEFAULTS = {
     "at": "3",
     "keep": "1",
     "lie": "0",
+    "owner": "nobody",
+    "models": "list",
+    "key": "",
+    "only": "",
+    "cap": "1000000",
+    "refuse": "0",
 }
+ASKED: Counter[str] = Counter()
+CARD = {"id": "m", "object": "model", "max_model_len": 4096}
 LOG: list[dict[str, Any]] = []
 
 
@@ -55,9 +69,14 @@ class Truth(asyncio.Protocol):
     def on_message_begin(self):
         self.body = b""
         self.url = b""
+        self.token = b""
 
     def on_url(self, url):
         self.url += url
+
+    def on_header(self, name, value):
+        if name.lower() == b"authorization":
+            self.token = value
 
     def on_body(self, body):
         self.body += body
@@ -74,7 +93,33 @@ class Truth(asyncio.Protocol):
             return
         _, how, rest = path.split("/", 2)
         options = DEFAULTS | dict(pair.split("=", 1) for pair in how.split(","))
+        if options["key"] and self.token != b"Bearer " + options["key"].encode():
+            self.plain(401, b'{"error": "Unauthorized"}')
+            return
+        if rest == "v1/models":
+            self.models(options)
+            return
+        if not rest.endswith(options["only"]):
+            self.plain(404, b'{"detail": "Not Found"}')
+            return
+        if rest not in ("generate", "v1/completions"):
+            self.plain(404, b'{"detail": "Not Found"}')
+            return
+        ASKED[path] += 1
+        if 0 < int(options["refuse"]) <= ASKED[path]:
+            options["fault"] = "503"
         self.task = asyncio.ensure_future(self.answer(options, rest, received))
+
+    def models(self, options):
+        if options["models"] == "list":
+            card = CARD | {"owned_by": options["owner"]}
+            self.plain(200, json.dumps({"object": "list", "data": [card]}).encode())
+        elif options["models"] == "none":
+            self.plain(404, b'{"detail": "Not Found"}')
+        elif options["models"] == "html":
+            self.plain(200, b"<html>nginx</html>", kind=b"text/html")
+        else:
+            self.plain(200, b'"hello"')
 
     def plain(self, status, body, kind=b"application/json", extra=b""):
         self.transport.write(
@@ -86,6 +131,7 @@ class Truth(asyncio.Protocol):
         asked = json.loads(self.body)
         native = path == "generate"
         wanted = asked["sampling_params"]["max_new_tokens"] if native else asked["max_tokens"]
+        wanted = min(wanted, int(options["cap"]))
         prompt = asked["input_ids"] if native else asked["prompt"]
         fault, at = options["fault"], int(options["at"])
         if fault in ("503", "400"):

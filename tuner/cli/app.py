@@ -18,6 +18,7 @@ import tuner
 from tuner.errors import TunerError
 
 EXIT_NOTHING_FEASIBLE = 3
+EXIT_INVALID = 5
 EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
 

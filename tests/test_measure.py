@@ -1,0 +1,304 @@
+"""The instrument alone, against servers whose every answer is known, and against a rehearsal."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conftest import ROOT, TUNER
+from tests.rehearsed import serving
+from tuner import cli
+from tuner.measuring import validity
+
+OBJECTIVE = """\
+ladder: [{concurrency: 1}, {concurrency: 4}]
+input_tokens: 16
+output_tokens: 8
+warmup_s: 0.2
+window_s: 1
+"""
+PATIENCE_S = 60
+
+
+@pytest.fixture(scope="module")
+def truth(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server whose every answer is known."""
+    port_file = tmp_path_factory.mktemp("truth") / "port"
+    command = [sys.executable, "-m", "tests.truth_server", str(port_file)]
+    with subprocess.Popen(command, cwd=ROOT) as process:
+        while not (port_file.exists() and port_file.read_text()):
+            time.sleep(0.02)
+        yield f"http://127.0.0.1:{port_file.read_text()}"
+        process.kill()
+
+
+@pytest.fixture
+def objective(tmp_path):
+    path = tmp_path / "objective.yaml"
+    path.write_text(OBJECTIVE)
+    return path
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """Limits that a machine with other work keeps: what is tested is not the machine."""
+    for name, limit in {"LATE_SHARE": 9, "CPU_SHARE": 9, "BUSY_SHARE": 9, "WAIT_SHARE": 9}.items():
+        monkeypatch.setattr(validity, name, limit)
+    monkeypatch.setattr(validity, "DRIFT_SHARE", 9)
+    monkeypatch.setattr(validity, "REACHED_SHARE", 0)
+
+
+@pytest.fixture
+def typed(monkeypatch, capfd):
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def run(*words: object) -> tuple[object, str, str]:
+        monkeypatch.setattr(sys, "argv", ["tuner", "measure", *map(str, words)])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        captured = capfd.readouterr()
+        return stopped.value.code, captured.out, captured.err
+
+    return run
+
+
+def test_a_page_says_what_was_measured_and_that_it_may_be_believed(
+    truth, objective, typed, patient
+):
+    url = f"{truth}/ttft_ms=5"
+    code, out, err = typed(url, "--objective", objective)
+    assert code == 0, out
+    said = out.splitlines()
+    assert said[:2] == [
+        f"{url}: an unnamed engine, m, completions",
+        "16 tokens in, 8 out, prompts never seen before; 0.2 s of warm-up, a window of 1 s",
+    ]
+    rows = [line.split("  ")[0].strip() for line in said[2:14]]
+    assert rows == [
+        *("streams", "output tok/s", "total tok/s", "tok/s a user"),
+        *("TTFT ms p50 / p99", "TPOT ms p50 / p99", "ITL ms p50 / p99", "E2E ms p50 / p99"),
+        *("running / queued", "requests", "errors", "client's core"),
+    ]
+    assert said[2].split() == ["streams", "1", "4"]
+    assert said[-1] == "VALID"
+    progress = err.splitlines()
+    assert progress[0] == f"{url}: m, completions; streams 1, 4; about 2 s"
+    assert [line.split(":")[0] for line in progress[1:]] == ["at 1", "at 4"]
+
+
+def test_json_is_one_document_with_every_number(truth, objective, typed, patient):
+    url = f"{truth}/ttft_ms=5,owner=vllm"
+    code, out, _ = typed(url, "--objective", objective, "--json")
+    found = json.loads(out)
+    assert (code, found["schema_number"], found["valid"], found["reasons"]) == (0, 1, True, [])
+    assert (found["url"], found["model"], found["api"]) == (url, "m", "completions")
+    assert (found["engine"], found["version"], found["rehearsal"]) == ("vllm", None, False)
+    assert [rung["measurement"]["concurrency"] for rung in found["rungs"]] == [1, 4]
+    for rung in found["rungs"]:
+        measured, seen = rung["measurement"], rung["observed"]
+        assert measured["requests_failed"] == 0
+        assert measured["ttft_ms"]["count"] > 1
+        assert seen["in_flight"] > 0
+        assert seen["short"] == 0
+        assert 0 < seen["cpu_share"] < 1.5
+        assert len(seen["slice_tok_s"]) == 10
+
+
+def test_no_prompt_of_one_measurement_is_asked_again_in_the_next(truth, objective, typed):
+    seeds = [
+        json.loads(typed(f"{truth}/ttft_ms=1", "--objective", objective, "--json")[1])[
+            "prompt_seed"
+        ]
+        for _ in range(2)
+    ]
+    assert seeds[0] != seeds[1]
+
+
+def test_an_slo_that_the_window_cannot_show_makes_it_invalid(truth, objective, typed, patient):
+    objective.write_text(OBJECTIVE + "slos: [ttft_ms p99 <= 1]\n")
+    code, out, _ = typed(f"{truth}/ttft_ms=5", "--objective", objective)
+    assert code == 5
+    *_, invalid, first, second = out.splitlines()
+    assert invalid == "INVALID"
+    assert first.startswith("  at 1: ttft_ms p99 is of ")
+    assert second.endswith(
+        " values, an SLO on it needs 100. Raise window_s in the objective, or set the SLO on a "
+        "lower percentile."
+    )
+    assert "\nbreaks ttft_ms p99 <= 1 at 4: found " in out
+
+
+@pytest.mark.parametrize("fault", ["503", "reset"])
+def test_a_server_that_fails_under_load_is_measured_invalid(
+    truth, objective, typed, patient, fault, monkeypatch
+):
+    """What is asked first comes to its end, four tokens early."""
+    how = "fault=reset,at=5" if fault == "reset" else "refuse=2"
+    code, out, _ = typed(f"{truth}/ttft_ms=1,{how}", "--objective", objective, "--json")
+    found = json.loads(out)
+    assert (code, found["valid"]) == (5, False)
+    assert " requests failed (100.0%, at most 1% may), the first with: " in found["reasons"][0]
+    assert found["not_played"] == [4]
+    assert found["reasons"][-1] == "nobody answers: 4 of the ladder not measured"
+
+
+def test_a_server_that_answers_short_is_measured_invalid(truth, objective, typed, patient):
+    code, out, _ = typed(f"{truth}/ttft_ms=1,cap=6", "--objective", objective, "--json")
+    reasons = json.loads(out)["reasons"]
+    assert code == 5
+    assert reasons[0].startswith("at 1: ")
+    assert "answers were shorter than asked (" in reasons[0]
+
+
+def test_a_rehearsal_is_labelled_and_its_engine_is_asked(tmp_path, objective, typed, patient):
+    with serving(tmp_path, "--enable-metrics") as engine:
+        url = f"http://127.0.0.1:{engine.port}"
+        code, out, _ = typed(url, "--objective", objective)
+        assert code == 0, out
+        assert out.startswith("REHEARSAL: numbers in real time")
+        assert ": sglang 0.5.9 (rehearsal), toy, generate\n" in out
+        (loads,) = [line for line in out.splitlines() if "running / queued" in line]
+        assert "-" not in loads.replace("running / queued", "")
+
+
+def test_the_first_way_of_asking_that_brings_tokens_is_taken(truth, objective, typed):
+    for how, api in (
+        ("only=generate", "generate"),
+        ("only=completions,owner=sglang", "completions"),
+    ):
+        url = f"{truth}/ttft_ms=1,{how}"
+        code, out, _ = typed(url, "--objective", objective, "--json")
+        assert code in (0, 5)
+        assert json.loads(out)["api"] == api
+    code, out, err = typed(f"{truth}/ttft_ms=1,only=generate", "--api", "completions")
+    assert (code, out) == (1, "")
+    assert "generates nothing; /v1/completions: status 404" in err
+
+
+def test_a_key_comes_from_a_variable_and_is_shown_nowhere(truth, objective, typed, monkeypatch):
+    url = f"{truth}/ttft_ms=1,key=sk-secret"
+    monkeypatch.setenv("SERVER_KEY", "sk-secret")
+    for words in ((), ("--json",)):
+        code, out, err = typed(
+            url.replace("127.0.0.1", "localhost"),
+            *("--objective", objective, "--api-key-env", "SERVER_KEY", *words),
+        )
+        assert code in (0, 5), err
+        assert "sk-secret" not in (out + err).replace("key=sk-secret", "")
+    monkeypatch.setenv("SERVER_KEY", "sk-other")
+    for words in ((), ("--api-key-env", "SERVER_KEY")):
+        assert typed(url, *words) == (
+            *(1, ""),
+            f"tuner: {url} asks for an API key, or refuses the one given (status 401)\n"
+            "  Put the key into a variable and name that: --api-key-env NAME.\n",
+        )
+
+
+def test_what_cannot_be_measured_is_one_message_and_exit_1(truth, typed, monkeypatch, tmp_path):
+    monkeypatch.setenv("SPACED_KEY", "two words")
+    monkeypatch.delenv("NO_KEY", raising=False)
+    long = tmp_path / "long.yaml"
+    long.write_text(OBJECTIVE.replace("input_tokens: 16", "input_tokens: 5000"))
+    typo = tmp_path / "typo.yaml"
+    typo.write_text(OBJECTIVE.replace("window_s", "windows_s"))
+    home = "http://127.0.0.1:1"
+    plain = "  Give it as http://HOST:PORT.\n"
+    alone = "expected the server's address alone"
+    program = "  Is it an LLM server? Another program may listen there.\n"
+    said = {
+        ("127.0.0.1:30000",): "127.0.0.1:30000 is not the address of a server\n"
+        "  Give it as http://127.0.0.1:30000.\n",
+        ("localhost:30000",): "localhost:30000 is not the address of a server\n"
+        "  Give it as http://localhost:30000.\n",
+        ("",): f"an empty text is not the address of a server\n{plain}",
+        ("ftp://host",): f"ftp://host is not the address of a server\n{plain}",
+        ("http://[::1",): f"(a URL that cannot be read) is not the address of a server\n{plain}",
+        (
+            "http://me:secret@127.0.0.1:1",
+        ): f"{home}: a user name or password in the address is not supported\n"
+        "  Put the server's API key into a variable: --api-key-env NAME.\n",
+        (f"{home}/v1/completions",): f"{home}/v1/completions: found a path of an API, {alone}\n"
+        f"  Give it as {home}.\n",
+        (f"{home}/?key=secret",): f"{home}/: found a query, expected an address alone\n"
+        f"  Give it as {home}.\n",
+        (home,): f"GET {home}/v1/models: {home}: Connection refused\n"
+        f"  Is the server up, and reachable from here? curl {home}/v1/models\n",
+        (f"{home}/v1",): f"GET {home}/v1/models: {home}: Connection refused\n"
+        f"  Is the server up, and reachable from here? curl {home}/v1/models\n",
+        (f"{truth}/models=html",): f"GET {truth}/models=html/v1/models: expected JSON, found "
+        f"'<html>nginx</html>'\n{program}",
+        (f"{truth}/models=text",): f"GET {truth}/models=text/v1/models: expected a list of models, "
+        f"found hello\n{program}",
+        (f"{truth}/models=none",): f"GET {truth}/models=none/v1/models: status 404, "
+        '\'{"detail": "Not Found"}\'\n  Is it an LLM server? One without a list of models needs '
+        "--model, or --api generate.\n",
+        (
+            f"{truth}/x=1",
+            "--model",
+            "mm",
+        ): "the server has no model 'mm' (did you mean 'm'?)\n  It serves: m.\n",
+        (f"{truth}/fault=503",): f"{truth}/fault=503 generates nothing; /v1/completions: status "
+        '503: \'{"error": "refused"}\'; /generate: status 503: \'{"error": "refused"}\'\n'
+        "  Is its model loaded, and a model that generates? Its log says more: tuner explain.\n",
+        (f"{truth}/x=1", "--objective", "none.yaml"): "none.yaml: no such file\n",
+        (f"{truth}/x=1", "--objective", str(long)): "the objective asks for 5008 tokens a request "
+        "(5000 in, 8 out), and the server takes at most 4096\n"
+        "  Give an objective with shorter requests: --objective FILE.\n",
+        (home, "--api-key-env", "NO_KEY"): "--api-key-env: the variable NO_KEY is not set\n"
+        "  Set it first: export NO_KEY=...\n",
+        (home, "--api-key-env", "SPACED_KEY"): "--api-key-env: what SPACED_KEY holds is no key: it "
+        "has spaces or other characters that no header can carry\n",
+    }
+    for words, text in said.items():
+        assert typed(*words) == (1, "", f"tuner: {text}"), words
+    code, out, err = typed(home, "--objective", typo)
+    assert (code, out) == (1, "")
+    assert "typo.yaml:5:1: windows_s: unknown key (did you mean 'window_s'?)" in err
+
+
+def test_more_streams_than_files_may_be_open_are_refused(typed, objective, monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
+    assert typed("http://127.0.0.1:1", "--objective", objective) == (
+        *(1, ""),
+        "tuner: 4 streams need 68 open files, and 64 are allowed\n"
+        "  Raise the hard limit: ulimit -Hn 8 (in docker: --ulimit nofile=...).\n",
+    )
+
+
+@pytest.mark.parametrize("words", [(), ("u", "--api", "chat"), ("u", "--gpus", "0"), ("u", "v")])
+def test_usage_exits_2(typed, words):
+    code, out, err = typed(*words)
+    assert (code, out) == (2, "")
+    assert "Usage: tuner measure" in err
+
+
+def test_ctrl_c_keeps_what_was_measured_and_exits_130(truth, tmp_path):
+    objective = tmp_path / "objective.yaml"
+    objective.write_text(
+        OBJECTIVE.replace("{concurrency: 4}", "{concurrency: 4}, {concurrency: 5}")
+    )
+    done = subprocess.Popen(
+        [*TUNER, "measure", f"{truth}/ttft_ms=1", "--objective", str(objective), "--json"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        env={**os.environ, "NO_COLOR": "1"},
+    )  # fmt: skip
+    assert done.stderr is not None
+    for line in done.stderr:
+        if line.startswith("at 1: "):
+            break
+    done.send_signal(signal.SIGINT)
+    out, err = done.communicate(timeout=PATIENCE_S)
+    assert done.returncode == 130
+    assert err == "interrupted; what is above was measured before\n"
+    found = json.loads(out)
+    assert found["ended"] == "interrupted"
+    assert len(found["rungs"]) + len(found["not_played"]) == 3
+    assert found["rungs"][0]["measurement"]["requests_completed"] > 0
+    assert found["reasons"][-1].startswith("interrupted: ")

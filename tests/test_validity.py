@@ -1,0 +1,214 @@
+"""Each rule says what it found and what it allows; an honest window raises no doubt."""
+
+from typing import Any
+
+import pytest
+
+from tuner.definitions.slo import Slo
+from tuner.measuring import validity
+from tuner.measuring.measurement import Distribution, RequestTiming, RungMeasurement
+from tuner.measuring.validity import RULES, Doubt, Observed, doubts, observe
+
+
+def distribution(count: int = 500) -> Distribution:
+    return Distribution(count=count, mean=1, p50=1, p90=1, p95=1, p99=1, max=1)
+
+
+def rung(**other: Any) -> RungMeasurement:
+    values: dict[str, Any] = {
+        "concurrency": 4,
+        "window_s": 10.0,
+        "output_tok_s": 100.0,
+        "input_tok_s": 100.0,
+        "total_tok_s": 200.0,
+        "tok_s_per_gpu": 100.0,
+        "tok_s_per_user": 25.0,
+        "requests_completed": 500,
+        "requests_failed": 0,
+        "ttft_ms": distribution(),
+        "tpot_ms": distribution(),
+        "itl_ms": distribution(),
+        "e2e_ms": distribution(),
+    }
+    return RungMeasurement(**values | other)
+
+
+def seen(**other: Any) -> Observed:
+    values: dict[str, Any] = {
+        "in_flight": 4.0,
+        "cycle_ms": 1000.0,
+        "late_ms": 1.0,
+        "late_p99_ms": 4.0,
+        "short": 0,
+        "cpu_share": 0.2,
+        "wait_share": 0.01,
+        "slice_tok_s": [100.0, 101.0, 99.0, 100.0, 100.0, 100.0, 99.0, 101.0, 100.0, 100.0],
+    }
+    return Observed(**values | other)
+
+
+def only(measured: RungMeasurement, observed: Observed, *slos: str) -> Doubt:
+    (doubt,) = doubts(measured, observed, [Slo.parse(text) for text in slos])
+    return doubt
+
+
+def request(stream: int, index: int, sent_s: float, done_s: float | None, **more: Any):
+    values: dict[str, Any] = {
+        "events": ((sent_s + 0.1, 1), (sent_s + 0.2, 9)),
+        "input_tokens": 8,
+        "output_tokens": 10,
+        "requested_tokens": 10,
+    }
+    values |= more
+    return RequestTiming(stream=stream, index=index, sent_s=sent_s, done_s=done_s, **values)
+
+
+def test_an_honest_window_raises_no_doubt():
+    assert doubts(rung(), seen()) == []
+    assert doubts(rung(), seen(cpu_share=None, wait_share=None, late_ms=None, cycle_ms=None)) == []
+
+
+def test_failed_requests():
+    doubt = only(rung(requests_completed=95, requests_failed=5, first_error="status 503"), seen())
+    assert (doubt.rule, doubt.voids, doubt.found, doubt.limit) == ("errors", True, 0.05, 0.01)
+    assert str(doubt) == (
+        "at 4: 5 of 100 requests failed (5.0%, at most 1% may), the first with: status 503. Read "
+        "the server's log; offer less load or raise its limits."
+    )
+    assert not only(rung(requests_failed=1, first_error="reset"), seen()).voids
+
+
+def test_where_every_request_failed_nothing_else_is_said():
+    broken = rung(requests_completed=0, requests_failed=8, first_error="refused", ttft_ms=None)
+    assert only(broken, seen(in_flight=0.1)).rule == "errors"
+
+
+def test_too_few_requests():
+    doubt = only(rung(requests_completed=1), seen())
+    assert (doubt.rule, doubt.voids, doubt.found, doubt.limit) == ("requests", True, 1.0, 2.0)
+    assert doubt.said == ("1 requests came to their end inside a window of 10 s, at least 2 must")
+    assert doubt.advice == "Raise window_s in the objective, or ask for fewer output_tokens."
+
+
+@pytest.mark.parametrize(
+    ("slo", "count", "needed"),
+    [("p50", 1, 2), ("p90", 9, 10), ("p95", 19, 20), ("p99", 99, 100)],
+)
+def test_an_slo_needs_values_beyond_its_percentile(slo, count, needed):
+    few, enough = (rung(tpot_ms=distribution(n)) for n in (count, needed))
+    doubt = only(few, seen(), f"tpot_ms {slo} <= 50")
+    assert (doubt.rule, doubt.voids, doubt.found, doubt.limit) == (
+        *("percentiles", True, count, needed),
+    )
+    assert doubt.said == f"tpot_ms {slo} is of {count} values, an SLO on it needs {needed}"
+    assert doubts(enough, seen(), [Slo.parse(f"tpot_ms {slo} <= 50")]) == []
+
+
+def test_slos_on_means_and_rates_need_no_tail():
+    slos = [Slo.parse("tpot_ms mean <= 50"), Slo.parse("output_tok_s >= 1")]
+    assert doubts(rung(tpot_ms=distribution(2)), seen(), slos) == []
+
+
+def test_a_percentile_that_is_only_shown_is_a_remark():
+    doubt = only(rung(ttft_ms=distribution(99)), seen())
+    assert (doubt.rule, doubt.voids) == ("percentiles", False)
+    assert doubt.said == "p99 of TTFT is of 99 values, 100 are needed"
+
+
+def test_answers_that_are_shorter_than_asked():
+    doubt = only(rung(), seen(short=50))
+    assert (doubt.rule, doubt.voids, doubt.found, doubt.limit) == ("output", True, 0.1, 0.01)
+    assert doubt.said == "50 of 500 answers were shorter than asked (10.0%, at most 1% may)"
+    assert doubts(rung(), seen(short=5)) == []
+
+
+def test_streams_that_ask_again_too_late():
+    doubt = only(rung(), seen(late_ms=25.0, late_p99_ms=90.0))
+    assert (doubt.rule, doubt.voids, doubt.found, doubt.limit) == ("lateness", True, 0.025, 0.01)
+    assert doubt.said == (
+        "streams asked again 25 ms late on average (p99 90 ms), 2.5% of a request's 1000 ms, at "
+        "most 1% may be"
+    )
+
+
+def test_a_client_without_room():
+    doubt = only(rung(), seen(cpu_share=0.93))
+    assert (doubt.rule, doubt.voids, doubt.found, doubt.limit) == ("client_cpu", True, 0.93, 0.8)
+    assert doubt.said == "the client used 93% of its core, 80% are its limit"
+    assert not only(rung(), seen(cpu_share=0.6)).voids
+
+
+def test_a_client_that_waits_for_a_core():
+    doubt = only(rung(), seen(wait_share=0.4))
+    assert (doubt.rule, doubt.voids) == ("client_wait", True)
+    assert doubt.said == ("the client waited for a core in 40% of the window, at most 10% may be")
+
+
+def test_fewer_requests_under_way_than_the_rung_is_named_for():
+    doubt = only(rung(), seen(in_flight=3.5))
+    assert (doubt.rule, doubt.voids, doubt.found, doubt.limit) == ("reached", True, 3.5, 3.8)
+    assert doubt.said == "3.5 requests were under way on average, at least 3.8 must"
+
+
+def test_a_server_that_still_warms_up():
+    slices = [50.0, 60.0, 55.0, 58.0, 62.0, 99.0, 100.0, 101.0, 100.0, 100.0]
+    doubt = only(rung(), seen(slice_tok_s=slices))
+    assert (doubt.rule, doubt.voids, doubt.limit) == ("drift", True, 0.05)
+    assert doubt.said == (
+        "the second half of the window gave 100 tok/s, the first 57 (+75.4%, at most 5% may be "
+        "beyond noise)"
+    )
+    slower = only(rung(), seen(slice_tok_s=slices[::-1]))
+    assert slower.found == pytest.approx(57 / 100 - 1)
+
+
+@pytest.mark.parametrize(
+    "slices",
+    [
+        [80.0, 120.0, 90.0, 110.0, 100.0, 110.0, 90.0, 130.0, 100.0, 110.0],
+        [100.0, 100.0, 100.0, 100.0, 100.0, 104.0, 104.0, 104.0, 104.0, 104.0],
+        [0.0] * 10,
+        [],
+    ],
+)
+def test_noise_and_small_differences_are_no_drift(slices):
+    assert doubts(rung(), seen(slice_tok_s=slices)) == []
+
+
+def test_what_voids_comes_first():
+    found = doubts(rung(ttft_ms=distribution(99)), seen(cpu_share=0.9, in_flight=1.0))
+    assert [doubt.voids for doubt in found] == [True, True, False]
+
+
+def test_every_rule_of_the_module_is_asked():
+    rules = {
+        name
+        for name, value in vars(validity).items()
+        if callable(value) and getattr(value, "__annotations__", {}).get("return") == list[Doubt]
+    }
+    assert {rule.__name__ for rule in RULES} == rules - {"doubts"}
+
+
+def test_what_the_client_sees_of_itself_in_a_window():
+    timings = [
+        request(0, 0, 0.0, 1.0),
+        request(0, 1, 1.01, 2.01),
+        request(0, 2, 2.03, None),
+        request(1, 0, 0.5, 1.5, error="reset"),
+        request(1, 1, 1.8, 2.5, output_tokens=4),
+    ]
+    found = observe(timings, start_s=1.0, end_s=3.0, cpu_share=0.1, wait_share=0.2)
+    assert found.in_flight == pytest.approx((1.0 + 0.97 + 0.5 + 0.7) / 2)
+    assert found.late_ms == pytest.approx((10 + 20) / 2)
+    assert found.late_p99_ms == pytest.approx(20)
+    assert found.cycle_ms == pytest.approx((1010 + 1020) / 2)
+    assert found.short == 1
+    assert (found.cpu_share, found.wait_share) == (0.1, 0.2)
+    # tokens of the failed request do not count, those before the window neither
+    assert sum(found.slice_tok_s) * 0.2 == pytest.approx(3 * 10)
+
+
+def test_a_window_without_length_or_requests_is_observed_too():
+    assert observe([], start_s=1.0, end_s=1.0).slice_tok_s == []
+    empty = observe([], start_s=0.0, end_s=1.0)
+    assert (empty.in_flight, empty.late_ms, empty.cycle_ms, empty.short) == (0, None, None, 0)

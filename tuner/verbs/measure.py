@@ -1,0 +1,314 @@
+"""The instrument alone: the load of an objective on any running server, and if to believe it."""
+
+import logging
+import resource
+import secrets
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+from tuner.definitions.models import Objective, Rung
+from tuner.definitions.slo import Slo
+from tuner.definitions.validation import load
+from tuner.errors import HttpError, TunerError
+from tuner.frozen import Frozen
+from tuner.http.client import Http
+from tuner.load import Api, Played, RungPlan, play, run
+from tuner.measuring.measurement import RungMeasurement, measure
+from tuner.measuring.validity import Doubt, Observed, doubts, observe
+from tuner.verbs.explain import EngineName
+from tuner.verbs.servers import Found, find, key_of
+from tuner.verdicts.score import slo_breaches
+
+DEFAULT = Objective(
+    ladder=[Rung(concurrency=1), Rung(concurrency=10), Rung(concurrency=64)],
+    input_tokens=256,
+    output_tokens=128,
+    warmup_s=5.0,
+    window_s=10.0,
+)
+"""What is played where no objective is given: three quarters of a minute."""
+
+_SPARE_DESCRIPTORS = 64
+_SCHEDSTAT = Path("/proc/thread-self/schedstat")
+
+
+class MeasuredRung(Frozen):
+    """One rung: its numbers, what the load generator saw of itself, what speaks against them."""
+
+    measurement: RungMeasurement
+    observed: Observed
+    doubts: list[Doubt]
+    breaches: list[str]
+
+
+class Measured(Frozen):
+    """A server measured. `reasons` say why it is not `valid`; `not_played` are rungs that were not
+    come to. Prompts start from `prompt_seed`, another each time: the server knows none of them."""
+
+    schema_number: int = 1
+    url: str
+    engine: str | None
+    version: str | None
+    model: str
+    api: str
+    rehearsal: bool
+    input_tokens: int
+    output_tokens: int
+    warmup_s: float
+    window_s: float
+    prompt_seed: int
+    rungs: list[MeasuredRung]
+    not_played: list[int]
+    ended: Literal["whole", "interrupted", "nobody answers"]
+    notes: list[str]
+    valid: bool
+    reasons: list[str]
+
+
+class Listener(Protocol):
+    """Hears how far a measurement is."""
+
+    def found(self, server: Found, objective: Objective) -> None:
+        """A server was found, and this will be played."""
+        ...
+
+    def window(self, rung: int, seconds_left: float, load: tuple[float, float] | None) -> None:
+        """A rung's window is open, for so long still; `load` is (running, queued) where known."""
+        ...
+
+    def started(self, rung: int, seconds: float) -> None:
+        """A rung began; it takes about so long."""
+        ...
+
+    def ended(self, rung: MeasuredRung) -> None:
+        """A rung's numbers are there."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class _Course:
+    """What was measured so far: kept whatever interrupts the rest."""
+
+    server: Found
+    objective: Objective
+    prompt_seed: int
+    gpus: int
+    rungs: list[MeasuredRung] = field(default_factory=list)
+    ended: Literal["whole", "interrupted", "nobody answers"] = "whole"
+
+
+def measure_server(
+    url: str,
+    objective: Path | None,
+    listener: Listener,
+    *,
+    api: Api | None = None,
+    model: str | None = None,
+    engine: EngineName | None = None,
+    gpus: int = 1,
+    key_variable: str | None = None,
+) -> Measured:
+    """Play the ladder of an objective on a server that somebody else launched.
+
+    A KeyboardInterrupt ends it with the rungs that are whole. Raises DefinitionError for a wrong
+    objective, TunerError and HttpError where the server cannot be measured at all.
+    """
+    asked = DEFAULT if objective is None else load(objective, Objective)
+    _refuse_few_descriptors(asked)
+    key = key_of(key_variable)
+    server = run(find(url, api=api, model=model, engine=engine, key=key))
+    _refuse_too_long(server, asked)
+    # Its warning would come again with every rung; `notes` say it once.
+    logging.getLogger("tuner.load.channels").setLevel(logging.ERROR)
+    seed = secrets.randbelow(2**31)
+    course = _Course(server=server, objective=asked, prompt_seed=seed, gpus=gpus)
+    listener.found(server, asked)
+    try:
+        run(_climb(course, listener))
+    except KeyboardInterrupt:
+        course.ended = "interrupted"
+    return _measured(course)
+
+
+def _refuse_few_descriptors(objective: Objective) -> None:
+    most = max(rung.concurrency for rung in objective.ladder)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < most + _SPARE_DESCRIPTORS:
+        raise TunerError(
+            f"{most} streams need {most + _SPARE_DESCRIPTORS} open files, and {hard} are allowed",
+            hint=f"Raise the hard limit: ulimit -Hn {2 * most} (in docker: --ulimit nofile=...).",
+        )
+
+
+def _refuse_too_long(server: Found, objective: Objective) -> None:
+    asked = objective.input_tokens + objective.output_tokens
+    if server.longest is not None and asked > server.longest:
+        raise TunerError(
+            f"the objective asks for {asked} tokens a request ({objective.input_tokens} in, "
+            f"{objective.output_tokens} out), and the server takes at most {server.longest}",
+            hint="Give an objective with shorter requests: --objective FILE.",
+        )
+
+
+async def _climb(course: _Course, listener: Listener) -> None:
+    target = course.server.target
+    async with Http(target.base_url, key=target.key) as http:
+        for index, rung in enumerate(course.objective.ladder):
+            measured = await _play(course, http, index, listener)
+            course.rungs.append(measured)
+            listener.ended(measured)
+            if measured.measurement.output_tok_s == 0 and measured.measurement.requests_failed:
+                course.ended = "nobody answers" if rung != course.objective.ladder[-1] else "whole"
+                return
+
+
+async def _play(course: _Course, http: Http, index: int, listener: Listener) -> MeasuredRung:
+    objective = course.objective
+    rung = objective.ladder[index]
+    listener.started(index, objective.warmup_s + objective.window_s)
+    watch = _Watch(course.server, http, objective.window_s, index, listener)
+    plan = RungPlan(
+        concurrency=rung.concurrency,
+        input_tokens=objective.input_tokens,
+        output_tokens=objective.output_tokens,
+        warmup_s=objective.warmup_s,
+        window_s=objective.window_s,
+        prompt_seed=course.prompt_seed,
+        order_seed=objective.seeds.order,
+        rung_index=index,
+    )
+    played = await play(course.server.target, plan, probe=watch.look)
+    return _judged(course, rung, played, watch)
+
+
+def _judged(course: _Course, rung: Rung, played: Played, watch: "_Watch") -> MeasuredRung:
+    measured = measure(
+        played.timings,
+        concurrency=rung.concurrency,
+        start_s=played.start_s,
+        end_s=played.end_s,
+        gpus=course.gpus,
+        load_samples=played.load_samples,
+    )
+    cpu_share, wait_share = watch.shares()
+    seen = observe(
+        played.timings,
+        start_s=played.start_s,
+        end_s=played.end_s,
+        cpu_share=cpu_share,
+        wait_share=wait_share,
+    )
+    slos = [Slo.parse(text) for text in (*course.objective.slos, *rung.slos)]
+    only_this = course.objective.model_copy(update={"ladder": [rung]})
+    return MeasuredRung(
+        measurement=measured,
+        observed=seen,
+        doubts=doubts(measured, seen, slos),
+        breaches=[str(breach) for breach in slo_breaches([measured], only_this)],
+    )
+
+
+class _Watch:
+    """Looks a few times a second while a window is open: at the engine, and at this thread."""
+
+    def __init__(
+        self, server: Found, http: Http, window_s: float, rung: int, listener: Listener
+    ) -> None:
+        self._engine = server.asked
+        self._http = http
+        self._window_s = window_s
+        self._rung = rung
+        self._listener = listener
+        self._uses: list[tuple[float, float, float | None]] = []
+
+    async def look(self) -> tuple[float, float] | None:
+        """Running and queued requests, where the engine says; this thread's own use on the way."""
+        self._uses.append((time.perf_counter(), time.thread_time(), _waited_s()))
+        load = await self._load()
+        left_s = self._window_s - (time.perf_counter() - self._uses[0][0])
+        self._listener.window(self._rung, max(left_s, 0.0), load)
+        return load
+
+    def shares(self) -> tuple[float | None, float | None]:
+        """Of the time between the first and the last look: on a core, and waiting for one."""
+        if len(self._uses) < 2:
+            return None, None
+        (began_s, cpu_s, waited_s), (ended_s, cpu_after_s, waited_after_s) = (
+            self._uses[0],
+            self._uses[-1],
+        )
+        took_s = ended_s - began_s
+        known = waited_s is not None and waited_after_s is not None
+        wait = (waited_after_s or 0.0) - (waited_s or 0.0)
+        return (cpu_after_s - cpu_s) / took_s, wait / took_s if known else None
+
+    async def _load(self) -> tuple[float, float] | None:
+        if self._engine is not None:
+            with suppress(HttpError):
+                load = await self._engine.load_now(self._http)
+                if load is not None:
+                    return load
+            self._engine = None  # it has no metrics: asking again would only disturb it
+        return None
+
+
+def _waited_s() -> float | None:
+    """How long this thread was ready to run without a core, since it began."""
+    try:
+        return int(_SCHEDSTAT.read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _measured(course: _Course) -> Measured:
+    objective, server = course.objective, course.server
+    ladder = [rung.concurrency for rung in objective.ladder]
+    reasons = _reasons(course.rungs, ladder, course.ended)
+    return Measured(
+        url=server.target.base_url,
+        engine=server.engine,
+        version=server.facts.version,
+        model=server.target.model,
+        api=server.target.api,
+        rehearsal=server.rehearsal,
+        input_tokens=objective.input_tokens,
+        output_tokens=objective.output_tokens,
+        warmup_s=objective.warmup_s,
+        window_s=objective.window_s,
+        prompt_seed=course.prompt_seed,
+        rungs=course.rungs,
+        not_played=ladder[len(course.rungs) :],
+        ended=course.ended,
+        notes=_notes(server, course.rungs),
+        valid=not reasons,
+        reasons=reasons,
+    )
+
+
+def _reasons(rungs: Sequence[MeasuredRung], ladder: Sequence[int], ended: str) -> list[str]:
+    found = [str(doubt) for rung in rungs for doubt in rung.doubts if doubt.voids]
+    left = ", ".join(str(concurrency) for concurrency in ladder[len(rungs) :])
+    if left:
+        found.append(f"{ended}: {left} of the ladder not measured")
+    return found
+
+
+def _notes(server: Found, rungs: Sequence[MeasuredRung]) -> list[str]:
+    remarks = [doubt for rung in rungs for doubt in rung.doubts if not doubt.voids]
+    notes = [str(doubt) for doubt in remarks if doubt.rule != "percentiles"]
+    few = [doubt for doubt in remarks if doubt.rule == "percentiles"]
+    if few:
+        where = ", ".join(f"{doubt.concurrency} ({doubt.found:.0f})" for doubt in few)
+        notes.append(
+            f"p99 is of fewer than {few[0].limit:.0f} requests at {where}: read it as the largest; "
+            "a longer window_s shows more"
+        )
+    if not server.recorded:
+        notes.append(
+            "through TLS or a proxy: timed by a stock client, whose own latency is in every number"
+        )
+    return notes
