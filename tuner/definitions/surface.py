@@ -3,9 +3,9 @@
 All seconds in it are *surface seconds*: `time_scale` of them pass in one real second. Conditions
 (`when`) are those of a search space; they are read against the arguments that the engine resolved
 (`ep-size`), whatever spelling was on the command line, and against environment variables
-(`SGLANG_...`, always text). An empty `when` always holds. A table is that of one server; where several
-share a host each of them has `TUNER_REPLICAS`, so that `{TUNER_REPLICAS: "2"}` is what two do to
-each other.
+(`SGLANG_...`, always text). An empty `when` always holds. A table is that of one server; where
+several share a host each of them has `TUNER_REPLICAS`, so that `{TUNER_REPLICAS: "2"}` is what two
+do to each other.
 """
 
 import re
