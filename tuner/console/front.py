@@ -7,14 +7,17 @@ from rich.table import Table
 from rich.text import Text
 
 from tuner.console.show import LEGEND, SIGN, label, number, said_changes, terminal
+from tuner.verdicts.analysis import ParetoPoint
 from tuner.views.results import Front
 
 CHART_WIDTH, CHART_HEIGHT = 60, 14
 MARKS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+BASELINE_MARK, BEATEN_MARK = "=", "."
+ONCE = "once: a single launch, which noise alone may have put where it is"
 
 
 def show_front(front: Front) -> None:
-    """The front as a picture and as a table."""
+    """The front as a picture and as a table; below it the baseline, where it is not on it."""
     out = terminal()
     if not front.points:
         words = "No configuration has completed its ladder yet."
@@ -23,16 +26,31 @@ def show_front(front: Front) -> None:
     out.print(*label(front.rehearsal), _chart(front), sep="\n")
     table = Table("", "at", front.x, front.y, "trials", "configuration", box=None, show_edge=False)
     for index, point in enumerate(front.points):
-        table.add_row(
-            _mark(index),
-            "ladder" if point.concurrency is None else str(point.concurrency),
-            *(f"{number(v)}{SIGN if point.extrapolated else ''}" for v in (point.x, point.y)),
-            ", ".join(str(n) for n in point.trials),
-            Text(said_changes(front.changes[point.key]), overflow="fold"),
-        )
+        table.add_row(*_row(front, _mark(index), point))
+    baseline = [point for point in front.beaten if point.key == front.baseline_key]
+    for point in baseline:
+        table.add_row(*_row(front, BASELINE_MARK, point), style="dim")
     out.print(table)
-    if any(point.extrapolated for point in front.points):
+    listed = [*front.points, *baseline]
+    if any(len(point.trials) == 1 for point in listed):
+        out.print(ONCE)
+    if any(point.extrapolated for point in listed):
         out.print(LEGEND)
+
+
+def _row(front: Front, mark: str, point: ParetoPoint) -> tuple[str | Text, ...]:
+    sign = SIGN if point.extrapolated else ""
+    trials = ", ".join(str(n) for n in point.trials)
+    what = Text(said_changes(front.changes[point.key]), overflow="fold")
+    if point.key == front.baseline_key:
+        what.stylize("bold")
+    return (
+        mark,
+        "ladder" if point.concurrency is None else str(point.concurrency),
+        *(f"{number(value)}{sign}" for value in (point.x, point.y)),
+        trials if len(point.trials) > 1 else f"{trials}, once",
+        what,
+    )
 
 
 def _mark(index: int) -> str:
@@ -45,20 +63,40 @@ def _chart(front: Front) -> str:
     A letter whose place is taken stands in the next free one to its right or left.
     """
     grid = [[" "] * CHART_WIDTH for _ in range(CHART_HEIGHT)]
-    xs, ys = [p.x for p in front.points], [p.y for p in front.points]
-    for index, point in enumerate(front.points):
+    marked = [(_mark(index), point) for index, point in enumerate(front.points)]
+    marked += [(_beaten_mark(front, point), point) for point in _baseline_first(front)]
+    xs, ys = [p.x for _, p in marked], [p.y for _, p in marked]
+    for mark, point in marked:
         column = _cell(point.x, xs, CHART_WIDTH)
         row = grid[CHART_HEIGHT - 1 - _cell(point.y, ys, CHART_HEIGHT)]
         free = [at for at in range(CHART_WIDTH) if row[at] == " "]
-        row[min(free, key=lambda at: (abs(at - column), -at), default=column)] = _mark(index)
+        if mark != BEATEN_MARK:
+            column = min(free, key=lambda at: (abs(at - column), -at), default=column)
+        elif row[column] != " ":
+            continue
+        row[column] = mark
     return "\n".join(
         [
             f"  {front.y}, {_range(ys)}",
             *(f"  |{''.join(row)}" for row in grid),
             f"  +{'-' * CHART_WIDTH}",
-            f"   {front.x}, {_range(xs)}",
+            f"   {front.x}, {_range(xs)}{_key(front)}",
         ]
     )
+
+
+def _baseline_first(front: Front) -> list[ParetoPoint]:
+    return sorted(front.beaten, key=lambda point: point.key != front.baseline_key)
+
+
+def _beaten_mark(front: Front, point: ParetoPoint) -> str:
+    return BASELINE_MARK if point.key == front.baseline_key else BEATEN_MARK
+
+
+def _key(front: Front) -> str:
+    marks = {_beaten_mark(front, point) for point in front.beaten}
+    words = {BASELINE_MARK: "the baseline", BEATEN_MARK: "beaten by one of these"}
+    return "".join(f"   {mark} {said}" for mark, said in words.items() if mark in marks)
 
 
 def _range(values: Sequence[float]) -> str:

@@ -158,10 +158,31 @@ def pareto_front(
 ) -> tuple[ParetoPoint, ...]:
     """The points that no other equals or beats in both metrics and beats in one, best x first.
 
+    Raises TunerError as `pareto_points` does.
+    """
+    across, up = _axes(x, y, objective)
+    points = _points(tuple(records), across, up, objective, baseline_key)
+    return tuple(_undominated(points, across, up))
+
+
+def pareto_points(
+    records: Iterable[TrialRecord],
+    x: str,
+    y: str,
+    objective: Objective,
+    baseline_key: str,
+) -> tuple[ParetoPoint, ...]:
+    """All points that a front is chosen from.
+
     Of completed launches that kept every limit; launches of one configuration are averaged first
     (arithmetic mean of those that show both metrics). Metrics without a concurrency give a point
     for each rung. Raises TunerError for an unknown metric, or one by rung beside one that is not.
     """
+    across, up = _axes(x, y, objective)
+    return tuple(_points(tuple(records), across, up, objective, baseline_key))
+
+
+def _axes(x: str, y: str, objective: Objective) -> tuple[Metric, Metric]:
     across, up = Metric.parse(x, objective), Metric.parse(y, objective)
     if across.by_rung != up.by_rung:
         loose = x if across.by_rung else y
@@ -169,8 +190,7 @@ def pareto_front(
             f"'{loose}' has a number at every rung, the other metric one for a configuration",
             hint=f"say at which concurrency, such as {loose}@{objective.ladder[0].concurrency}",
         )
-    points = _points(tuple(records), across, up, objective, baseline_key)
-    return tuple(_undominated(points, across, up))
+    return across, up
 
 
 def time_use(records: Iterable[TrialRecord]) -> tuple[TimeUse, ...]:

@@ -14,7 +14,13 @@ from tuner.night.environment import changed_since
 from tuner.night.launches import time_scale
 from tuner.night.servers import log_folder
 from tuner.records import Records, TrialRecord
-from tuner.verdicts.analysis import ParetoPoint, TimeUse, pareto_front, time_use
+from tuner.verdicts.analysis import (
+    ParetoPoint,
+    TimeUse,
+    pareto_front,
+    pareto_points,
+    time_use,
+)
 from tuner.verdicts.decision import Conclusion, conclusion, reference
 from tuner.verdicts.ledger import LedgerRow, ledger, null_results
 from tuner.verdicts.score import rung_ratios, score, slo_breaches
@@ -94,7 +100,11 @@ class StudyView(Frozen):
 
 
 class Front(Frozen):
-    """The configurations that no other beats in both metrics, and all that were compared."""
+    """The configurations that no other beats in both metrics, and those that are `beaten`.
+
+    `baseline_key` is the key of the baseline's points, on the front or not; `changes` holds what
+    each configuration changes, by key.
+    """
 
     schema_number: int = SCHEMA
     study: str
@@ -102,6 +112,8 @@ class Front(Frozen):
     x: str
     y: str
     points: list[ParetoPoint]
+    beaten: list[ParetoPoint] = []
+    baseline_key: str = ""
     changes: dict[str, dict[str, Value]]
 
 
@@ -135,7 +147,9 @@ def study_view(study: LoadedStudy, records: Records, ended: str = "") -> StudyVi
 
 def front(study: LoadedStudy, records: Records, x: str, y: str) -> Front:
     """The Pareto front in two metrics. Raises TunerError for an unknown metric."""
-    points = pareto_front(records, x, y, study.objective, study.baseline.key)
+    objective, key = study.objective, study.baseline.key
+    points = pareto_front(records, x, y, objective, key)
+    compared = pareto_points(records, x, y, objective, key)
     values = {record.key: changes(record.values, study) for record in records}
     return Front(
         study=name(study),
@@ -143,7 +157,9 @@ def front(study: LoadedStudy, records: Records, x: str, y: str) -> Front:
         x=x,
         y=y,
         points=list(points),
-        changes={point.key: values[point.key] for point in points},
+        beaten=[point for point in compared if point not in points],
+        baseline_key=key,
+        changes={point.key: values[point.key] for point in compared},
     )
 
 
