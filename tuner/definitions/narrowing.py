@@ -1,4 +1,5 @@
-"""What of a space exists for one study: by the engine's version, by what is fixed, by builds. Pure.
+"""What of a space exists for one study: by the engine's version, by what is fixed or left unsaid,
+by builds. Pure.
 
 A space is written for many versions and many hosts. For one study, a parameter whose `versions` do
 not admit the engine's does not exist, one whose flag or variable is fixed has that one value, and a
@@ -25,11 +26,13 @@ from tuner.definitions.versions import admits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """The study that a space is read for: its engine's version, what it fixes by parameter, and
-    the builds it has. None where that is not known: nothing is then narrowed by it."""
+    """The study that a space is read for: its engine's version, what it fixes by parameter, what
+    its baseline leaves to the engine, and the builds it has. None where that is not known: nothing
+    is then narrowed by it."""
 
     version: str | None = None
     pins: Mapping[str, Value] = field(default_factory=dict)
+    unsaid: Collection[str] = ()
     builds: Collection[str] | None = None
 
 
@@ -63,6 +66,8 @@ def narrow(definition: SpaceDefinition, scope: Scope) -> Narrowed:
     parameters = {
         name: _pinned(parameter, pinned[name])
         if name in pinned
+        else _unsaid(parameter)
+        if name in scope.unsaid
         else _buildable(parameter, missing.get(name, ()))
         for name, parameter in there.items()
     }
@@ -143,6 +148,25 @@ def _pinned(parameter: Parameter, value: Value) -> Parameter:
         env=parameter.env,
         choices=[value],
         default=value,
+        note=parameter.note,
+    )
+
+
+def _unsaid(parameter: Parameter) -> Parameter:
+    """The same with null in its domain and for its default, so that the search tries that too."""
+    if _is_in(parameter, None):
+        return parameter
+    if not isinstance(parameter, BoolParameter):
+        return parameter.model_copy(update={"default": None})
+    if parameter.style == "presence":
+        return parameter
+    return ChoiceParameter(
+        type="choice",
+        flag=parameter.flag,
+        env=parameter.env,
+        when=parameter.when,
+        versions=parameter.versions,
+        choices=[None, False, True],
         note=parameter.note,
     )
 

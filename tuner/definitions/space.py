@@ -100,8 +100,10 @@ def shown(name: str, parameter: Parameter, value: Value) -> Value:
 
 class Space:
     """What may be launched, by the engine's version and by what the study fixes (`pins`, by
-    parameter) and which builds it has; None admits all. Raises SpaceError where a `when` depends
-    on itself."""
+    parameter) or leaves to the engine (`unsaid`) and which builds it has; None admits all.
+
+    Raises SpaceError where a `when` depends on itself.
+    """
 
     def __init__(
         self,
@@ -109,11 +111,15 @@ class Space:
         *,
         version: str | None = None,
         pins: Mapping[str, Value] = MappingProxyType({}),
+        unsaid: Collection[str] = (),
         builds: Collection[str] | None = None,
     ) -> None:
         self.definition = definition
         self.version = version
-        self._keep(narrow(definition, Scope(version=version, pins=pins, builds=builds)))
+        self.unsaid = frozenset(unsaid)
+        """Parameters that the study's baseline leaves to the engine."""
+        scope = Scope(version=version, pins=pins, unsaid=self.unsaid, builds=builds)
+        self._keep(narrow(definition, scope))
         cycle = find_cycle(self._reads)
         if cycle is not None:
             raise SpaceError(f"'when' depends on itself: {' -> '.join(cycle)}")
@@ -184,7 +190,7 @@ class Space:
             if flag is not None:
                 flags[flag] = value
             elif parameter.env is not None:
-                env.update(_variable(parameter.env, parameter, value))
+                env.update(_variable(parameter.env, declared, value))
             else:
                 build = str(value)
         return Settings(flags=flags, env=env, build=build, bool_styles=styles)

@@ -38,8 +38,9 @@ def space_of(
             pins[name] = pinned_value(parameter, fixed.flags[target])
         elif kind == "variable" and target in fixed.env:
             pins[name] = pinned_value(parameter, fixed.env[target])
+    unsaid = [name for name, value in study.baseline.items() if value is None]
     builds = tuple(study.engine.builds)
-    return Space(definition, version=version, pins=pins, builds=builds)
+    return Space(definition, version=version, pins=pins, unsaid=unsaid, builds=builds)
 
 
 def check_together(
@@ -194,7 +195,8 @@ class _Pair:
     def _is_narrowed(self, conditions: Sequence[Condition]) -> bool:
         """Whether what these conditions read is less in this study than the space declares."""
         declared = self.space.definition.parameters
-        narrowed = {*self.space.absent, *self.space.pinned, *self.space.no_builds}
+        space = self.space
+        narrowed = {*space.absent, *space.pinned, *space.no_builds, *space.unsaid}
         seen: set[str] = set()
         ahead = list(conditions)
         while ahead:
