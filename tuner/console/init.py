@@ -17,6 +17,8 @@ def show_started(started: Started) -> None:
     say(f"  space:    {started.space}, objective {started.objective}{_copied(started)}")
     if started.secrets:
         say(f"  set before a run: {', '.join(started.secrets)}")
+    if started.added:
+        say(f"  beyond it, the space's defaults: {', '.join(started.added)}")
     if started.left_out:
         say("not in it:")
         for text in started.left_out:

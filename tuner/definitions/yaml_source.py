@@ -96,7 +96,7 @@ def parse_foreign(text: str, *, name: str) -> list[Any]:
     """
     try:
         _Reader(name=name).check_depth(text)
-        return list(yaml.load_all(text, Loader=_ForeignLoader))  # noqa: S506 - a SafeLoader
+        return list(yaml.load_all(text, Loader=_ForeignLoader))
     except yaml.reader.ReaderError as error:
         _refuse_character(text, error, name)
     except yaml.MarkedYAMLError as error:

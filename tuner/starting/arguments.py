@@ -92,7 +92,7 @@ def _take_model(arguments: Arguments, values: list[str]) -> None:
 def _take(arguments: Arguments, written: str, dashes: int, values: list[str]) -> None:
     name = whole_name(arguments.engine, written, dashes)
     if len(values) > 1 and name not in LIST_FLAGS[arguments.engine]:
-        if arguments.engine == "vllm" and arguments.model is None and len(values) == 2:  # noqa: PLR2004
+        if arguments.engine == "vllm" and arguments.model is None and len(values) == 2:
             _take_model(arguments, values[1:])
             values = values[:1]
         else:

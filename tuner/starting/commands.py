@@ -20,7 +20,9 @@ _SHELLS = frozenset({"sh", "bash", "zsh", "dash"})
 _ELSEWHERE = frozenset(
     {"ssh", "srun", "sbatch", "mpirun", "mpiexec", "torchrun", "tmux", "screen", "kubectl", "helm"}
 )
-_SILENT = frozenset({"set", "echo", "sleep", "cd", "tee", "mkdir", "wait", "trap", "printf", "true"})
+_SILENT = frozenset(
+    {"set", "echo", "sleep", "cd", "tee", "mkdir", "wait", "trap", "printf", "true"}
+)
 """Commands that have nothing to do with a server."""
 _HINTS = re.compile(r"launch_server|vllm|sglang|api_server|\b(docker|podman|nerdctl)\b.*\brun\b")
 
@@ -53,8 +55,9 @@ def find(text: str, context: Context) -> Pasted:
         )
     if not found:
         _refuse_none(script)
+    _refuse_cut(script)
     aside = [_outside(command) for command, server in servers if server is None]
-    aside += [f"not followed: {why.message}" for _, why in script.unread]
+    aside += [f"not followed: {why.message}" for text, why in script.unread if _matters(text)]
     said = [text for text in (*aside, *script.defaults) if text]
     return replace(found[0], left_out=(*found[0].left_out, *said))
 
@@ -141,16 +144,26 @@ def _outside(command: shell.Command) -> str:
     return f"{command.where}: '{shown}' is not part of the launch"
 
 
-def _refuse_none(script: shell.Script) -> None:
-    for source, why in script.unread:
-        if _HINTS.search(source):
-            raise why
+def _matters(source: str) -> bool:
+    return source.split(maxsplit=1)[0] not in _SILENT
+
+
+def _refuse_cut(script: shell.Script) -> None:
+    """Raise TunerError where arguments stand alone: something ended the command before them."""
     for command in script.commands:
         if command.words and command.words[0].startswith("-"):
             raise TunerError(
                 f"{command.where}: found '{command.words[0]}' where a command should begin",
-                hint="A comment or an empty line may have ended the command before it.",
+                hint="A comment or an empty line ends the command before it: take it out.",
             )
+
+
+def _refuse_none(script: shell.Script) -> None:
+    for source, why in script.unread:
+        if _HINTS.search(source):
+            raise why
     first = next((c for c in script.commands if c.words), None)
     what = f"'{' '.join(first.words[:2])}' ({first.where}) starts" if first else "the text starts"
-    raise TunerError(f"{what} no engine that is known", hint=f"Known are {KNOWN}; in containers too.")
+    raise TunerError(
+        f"{what} no engine that is known", hint=f"Known are {KNOWN}; in containers too."
+    )

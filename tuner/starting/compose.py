@@ -34,8 +34,21 @@ _LIST_OPTIONS: Mapping[str, str] = {
 }
 _SILENT = frozenset({"container_name", "restart", "stdin_open", "tty", "init", "runtime"})
 _READ = frozenset(
-    "image command entrypoint environment network_mode volumes ulimits privileged deploy gpus"
-    " env_file ports expose".split()
+    [
+        "image",
+        "command",
+        "entrypoint",
+        "environment",
+        "network_mode",
+        "volumes",
+        "ulimits",
+        "privileged",
+        "deploy",
+        "gpus",
+        "env_file",
+        "ports",
+        "expose",
+    ]
 )
 _USED = _READ | _SILENT | _PLAIN_OPTIONS.keys() | _LIST_OPTIONS.keys()
 

@@ -1,4 +1,4 @@
-"""`docker run ... IMAGE COMMAND`, of docker, podman and nerdctl → the server in the container. Pure."""
+"""`docker run ... IMAGE COMMAND`, of docker, podman or nerdctl → the server in it. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,13 +14,40 @@ from tuner.starting.pasted import Container, Pasted
 RUNTIMES = frozenset({"docker", "podman", "nerdctl"})
 
 _ALONE = frozenset(
-    "detach interactive tty rm privileged init read-only no-healthcheck oom-kill-disable"
-    " publish-all sig-proxy quiet replace rmi disable-content-trust".split()
+    [
+        "detach",
+        "interactive",
+        "tty",
+        "rm",
+        "privileged",
+        "init",
+        "read-only",
+        "no-healthcheck",
+        "oom-kill-disable",
+        "publish-all",
+        "sig-proxy",
+        "quiet",
+        "replace",
+        "rmi",
+        "disable-content-trust",
+    ]
 )
 _SHORT: Mapping[str, str] = {
-    **{"d": "detach", "i": "interactive", "t": "tty", "P": "publish-all", "q": "quiet"},
-    **{"e": "env", "v": "volume", "p": "publish", "u": "user", "w": "workdir", "h": "hostname"},
-    **{"m": "memory", "c": "cpu-shares", "l": "label", "a": "attach"},
+    "d": "detach",
+    "i": "interactive",
+    "t": "tty",
+    "P": "publish-all",
+    "q": "quiet",
+    "e": "env",
+    "v": "volume",
+    "p": "publish",
+    "u": "user",
+    "w": "workdir",
+    "h": "hostname",
+    "m": "memory",
+    "c": "cpu-shares",
+    "l": "label",
+    "a": "attach",
 }
 _OURS: Mapping[str, str] = {
     **dict.fromkeys(("detach", "interactive", "tty", "rm", "init", "cidfile"), ""),
@@ -216,6 +243,6 @@ def gpu_count(text: str) -> int | None:
 def on_host(volume: str, folder: Path) -> str:
     """A volume whose path on the host, where it is relative, is that of the folder."""
     source, colon, rest = volume.partition(":")
-    if colon and source.startswith(("./", "../")) or source in {".", ".."}:
+    if (colon and source.startswith(("./", "../"))) or source in {".", ".."}:
         return f"{(folder / source).resolve()}:{rest}"
     return volume

@@ -10,7 +10,6 @@ from tuner import engines
 from tuner.definitions.models import (
     Budget,
     EngineDefinition,
-    Fixed,
     SpaceDefinition,
     StudyDefinition,
     Value,
@@ -26,7 +25,7 @@ from tuner.starting.placing import Placed, place, placeholder_free
 from tuner.starting.vocabulary import MODULES
 from tuner.starting.writing import HOURS, Draft
 
-_TAG = re.compile(r"v?(\d+\.\d+\.\d+(?:\.?(?:post|rc|dev)\d+)?)(?![\d.])")
+_TAG = re.compile(r"v?(\d+\.\d+\.\d+(?:\.\d+)?(?:\.?(?:post|rc|dev)\d+)?)(?![\d.])")
 _CPU_IMAGE = re.compile(r"cpu")
 
 
@@ -64,14 +63,11 @@ def draft(pasted: Pasted, folder: Path, origin: str, asked: Asked) -> Drafted:
     cpu = _on_cpu(pasted)
     space = named(asked.space) if asked.space else space_for(entry.engine, folder, cpu=cpu)
     objective = (
-        named(asked.objective)
-        if asked.objective
-        else objective_for(entry.engine, folder, cpu=cpu)
+        named(asked.objective) if asked.objective else objective_for(entry.engine, folder, cpu=cpu)
     )
-    launch = dict(_engine(entry, pasted))
     stated = asked.version or _tagged(pasted)
-    if stated:
-        launch["version"] = stated
+    launch: dict[str, Any] = {"name": entry.engine, **({"version": stated} if stated else {})}
+    launch |= dict(_engine(entry, pasted))
     definition = load(space.path, SpaceDefinition)
     version = stated or _installed(launch, model, folder, pasted.env)
     _refuse_unknown(version, definition, space, entry.engine, pasted)
@@ -89,7 +85,8 @@ def draft(pasted: Pasted, folder: Path, origin: str, asked: Asked) -> Drafted:
             space=space.reference(folder),
             objective=objective.reference(folder),
             gpus=gpus,
-            left_out=(*read.notes, *notes, *pasted.left_out, *_added(placed)),
+            left_out=(*read.notes, *notes, *pasted.left_out),
+            added=tuple(placed.added),
         ),
         space=space,
         objective=objective,
@@ -108,13 +105,12 @@ def _entry(pasted: Pasted) -> Entry:
 
 
 def _engine(entry: Entry, pasted: Pasted) -> Iterator[tuple[str, Any]]:
-    """The launch as a study says it."""
-    yield "name", entry.engine
+    """How it is launched, as a study says it."""
     words = list(entry.launch)
     container = pasted.container
     if container is None:
         words = [_local(pasted, word) if "/" in word else word for word in words]
-        if len(words) == 3 and words[1] == "-m" and MODULES.get(words[2]) == entry.engine:  # noqa: PLR2004
+        if len(words) == 3 and words[1] == "-m" and MODULES.get(words[2]) == entry.engine:
             yield "python", words[0]
         else:
             yield "command", words
@@ -196,7 +192,7 @@ def _refuse_unknown(
         return
     what = f"image {pasted.container.image}" if pasted.container else f"'{pasted.words[0]}' here"
     raise TunerError(
-        f"{what} does not say which version of {engine} it has, and {space.path.name} depends on it",
+        f"{what} does not say which {engine} it has, and {space.path.name} depends on its version",
         hint="Say it: --engine-version, such as --engine-version 0.5.9",
     )
 
@@ -213,8 +209,3 @@ def _gpus(
     if given is not None and given < needed:
         return needed, [f"{given} GPUs were given, and the command needs {needed}"]
     return given or needed, []
-
-
-def _added(placed: Placed) -> list[str]:
-    """What the launch says beyond the command: defaults of the space that are no null."""
-    return [f"added to the launch, the space's default: {added}" for added in placed.added]

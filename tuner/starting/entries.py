@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import PurePosixPath
 
 from tuner.errors import TunerError
@@ -73,7 +74,7 @@ def _divided(engine: str, words: Words, at: int) -> Entry:
 
 
 def _refuse_others(words: Sequence[str]) -> None:
-    modules = [after for word, after in zip(words, words[1:], strict=False) if word == "-m"]
+    modules = [after for word, after in pairwise(words) if word == "-m"]
     other = next((OTHER_MODULES[name] for name in modules if name in OTHER_MODULES), None)
     programs = [PurePosixPath(word).name for word in words[:_BEFORE_A_PROGRAM]]
     other = other or next((OTHERS[name] for name in programs if name in OTHERS), None)

@@ -26,8 +26,19 @@ _GPUS = ("nvidia.com/gpu", "amd.com/gpu")
 _REFERENCE = re.compile(r"\$(?:(\$)|\(([A-Za-z_]\w*)\))")
 _SIZE = re.compile(r"(\d+)([KMGT]?)i?")
 _USED = frozenset(
-    "name image imagePullPolicy command args env resources volumeMounts ports securityContext"
-    " workingDir".split()
+    [
+        "name",
+        "image",
+        "imagePullPolicy",
+        "command",
+        "args",
+        "env",
+        "resources",
+        "volumeMounts",
+        "ports",
+        "securityContext",
+        "workingDir",
+    ]
 )
 
 
@@ -156,7 +167,9 @@ class _Container:
         for mount in sequence(self.source.get("volumeMounts"), f"{self.where}: volumeMounts"):
             source = mapping(mount, f"{self.where}: volumeMounts")
             path = text(source.get("mountPath"), f"{self.where}: mountPath")
-            yield from self._mount(path, source, mapping(volumes.get(source.get("name")), "volumes"))
+            yield from self._mount(
+                path, source, mapping(volumes.get(source.get("name")), "volumes")
+            )
 
     def _mount(
         self, path: str, mount: Mapping[str, Any], volume: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""The spaces and objectives that come with the tuner, and those of the tree that a study lies in."""
+"""The spaces and objectives that come with the tuner, and those of the tree around a study."""
 
 import os
 from collections.abc import Mapping

@@ -25,9 +25,10 @@ class Container:
 class Pasted:
     """A server's command as it was found: its words, its variables, its container.
 
-    `folder` is where relative paths of it start, None inside a container. `gpus` is how many GPUs it was given, where that was said. Texts may refer to variables as
-    `${NAME}`. `left_out` says what is in the source and not here, one sentence each; `where` is
-    the line or the service that it was found at.
+    `folder` is where relative paths of it start, None inside a container. `gpus` is how many GPUs
+    it was given, where that was said. Texts may refer to variables as `${NAME}`. `left_out` says
+    what is in the source and not here, one sentence each; `where` is the line or the service that
+    it was found at.
     """
 
     words: Words

@@ -7,14 +7,14 @@ condition, it pins the parameter, and the reason is kept beside it.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from tuner.definitions.conditions import parameters_of
 from tuner.definitions.domain import NotInDomain, canonical, show
 from tuner.definitions.models import (
     BoolParameter,
     ChoiceParameter,
     Fixed,
-    FloatParameter,
     IntParameter,
     Parameter,
     SpaceDefinition,
@@ -29,6 +29,7 @@ from tuner.flags.secrets import is_secret_flag, is_secret_variable
 from tuner.starting.arguments import Text
 from tuner.starting.shell import PLACEHOLDER
 
+_CONDITION = "the space has it only under a condition"
 _WORDS: Mapping[str, bool] = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -48,6 +49,21 @@ class Placed:
     secrets: dict[str, None] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Setting:
+    """What a launch is placed in: a space, as it is for a study of this engine and version."""
+
+    definition: SpaceDefinition
+    study: StudyDefinition
+    version: str | None
+
+    def space(self, placed: Placed) -> Space:
+        """The space that is left beside what is fixed."""
+        fixed = Fixed(flags=placed.flags, env=placed.env)
+        changes = {"fixed": fixed, "baseline": placed.baseline}
+        return space_of(self.study.model_copy(update=changes), self.definition, self.version)
+
+
 def place(
     flags: Mapping[str, Text],
     env: Mapping[str, str],
@@ -61,24 +77,26 @@ def place(
     forbids.
     """
     placed = Placed()
-    space = space_of(study, definition, version)
+    setting = _Setting(definition=definition, study=study, version=version)
+    space = setting.space(placed)
     for name, text in flags.items():
         _place_flag(placed, space, name, text)
     for name, value in env.items():
         _place_variable(placed, space, name, value)
-    space = _settle(placed, definition, study, version)
-    _leave_to_engine(placed, space)
-    _note_added(placed, space)
+    _settle(placed, setting)
+    _note_added(placed, _leave_to_engine(placed, setting))
     return placed
 
 
 def placeholder_free(where: str, text: str) -> str:
     """The text itself. Raises TunerError where `<something>` stands in it for what only the person
     knows."""
-    before, mark, after = text.partition(PLACEHOLDER)
+    _, mark, after = text.partition(PLACEHOLDER)
     if mark:
         found = re.split(r"[^\w.-]", after)[0]
-        raise TunerError(f"{where}: found the placeholder <{found}>", hint="Put the real value there.")
+        raise TunerError(
+            f"{where}: found the placeholder <{found}>", hint="Put the real value there."
+        )
     return text
 
 
@@ -145,9 +163,9 @@ def _try(placed: Placed, space: Space, name: str, text: Text) -> str | None:
         try:
             placed.baseline[name] = canonical(parameter, value)
         except NotInDomain as error:
-            return f"the space has {name} as {error}"
+            return f"the space has {error}"
         return None
-    return f"the space has {name} as another kind of value"
+    return "the space has another kind of value"
 
 
 def _meant(parameter: Parameter, text: Text) -> list[Value]:
@@ -161,12 +179,15 @@ def _meant(parameter: Parameter, text: Text) -> list[Value]:
     if isinstance(parameter, ChoiceParameter):
         found = [c for c in parameter.choices if c is not None and _written(c) == text]
         return [*found[:1], text][:1]
+    number = _number(text, whole=isinstance(parameter, IntParameter))
+    return [] if number is None else [number]
+
+
+def _number(text: str, *, whole: bool) -> Value:
     try:
-        number = int(text) if isinstance(parameter, IntParameter) else float(text)
+        return int(text) if whole else float(text)
     except ValueError:
-        return []
-    assert isinstance(parameter, IntParameter | FloatParameter)
-    return [number]
+        return None
 
 
 def _written(value: Value) -> str:
@@ -187,51 +208,66 @@ def typed(text: Text) -> Value:
     return text
 
 
-def _settle(
-    placed: Placed, definition: SpaceDefinition, study: StudyDefinition, version: str | None
-) -> Space:
+def _settle(placed: Placed, setting: _Setting) -> None:
     """Fix what the space does not have under these conditions; refuse what it forbids."""
     while True:
-        fixed = Fixed(flags=placed.flags, env=placed.env)
-        space = space_of(study.model_copy(update={"fixed": fixed}), definition, version)
+        space = setting.space(placed)
         try:
             active = space.active(placed.baseline)
             rule = space.broken_rule(placed.baseline)
         except SpaceError as error:
             raise TunerError(f"the space does not fit the command: {error.message}") from None
-        idle = [name for name in placed.baseline if name not in active]
-        if not idle:
+        loose = {name: _CONDITION for name in placed.baseline if name not in active}
+        if rule is None and not loose:
+            loose = _clashes(placed, space)
+        if not loose:
             break
-        for name in idle:
-            _fix(placed, name, definition.parameters[name])
+        for name, why in loose.items():
+            _fix(placed, name, setting.definition.parameters[name], why)
     if rule is not None:
         raise TunerError(
             f"the command does what the space forbids: {rule.reason}",
             hint="Copy the space, take that rule out, and name the copy: --space FILE",
         )
-    return space
 
 
-def _fix(placed: Placed, name: str, parameter: Parameter) -> None:
+def _clashes(placed: Placed, space: Space) -> dict[str, str]:
+    """What of the baseline keeps a hypothesis of the space from being launched on top of it: fixed,
+    it is the hypothesis that goes."""
+    baseline = space.configuration(placed.baseline)
+    for hypothesis in space.hypotheses:
+        values = space.hypothesis_values(hypothesis, baseline)
+        rule = space.broken_rule(values)
+        conditions = [] if rule is None else [rule.if_, getattr(rule, "then", {})]
+        active = space.active(values)
+        conditions += [space.parameters[n].when for n in hypothesis.change if n not in active]
+        read = {n for c in conditions for n in parameters_of(c, space.parameters)}
+        found = [name for name in placed.baseline if name in read]
+        if found:
+            return dict.fromkeys(found, f"hypothesis {hypothesis.id} does not go with it")
+    return {}
+
+
+def _fix(placed: Placed, name: str, parameter: Parameter, why: str) -> None:
     value = placed.baseline.pop(name)
     flag = flag_of(name, parameter)
     if flag is not None:
         placed.flags[flag] = value
     elif parameter.env is not None:
         placed.env[parameter.env] = str(value)
-    placed.why[flag or parameter.env or name] = f"the space has {name} only under a condition"
+    placed.why[flag or parameter.env or name] = why
 
 
-def _leave_to_engine(placed: Placed, space: Space) -> None:
-    """What the command does not say stays unsaid wherever the space admits that."""
+def _leave_to_engine(placed: Placed, setting: _Setting) -> Space:
+    """What the command does not say stays unsaid wherever the rules of the space admit that."""
+    space = setting.space(placed)
     for name in _unsaid(placed, space):
-        try:
-            canonical(space.parameters[name], None)
-        except NotInDomain:
-            continue
-        values = {**placed.baseline, name: None}
-        if space.broken_rule(values) is None and placed.baseline.keys() <= space.active(values):
-            placed.baseline[name] = None
+        tried = replace(placed, baseline={**placed.baseline, name: None})
+        other = setting.space(tried)
+        admitted = other.broken_rule(tried.baseline) is None
+        if admitted and tried.baseline.keys() <= other.active(tried.baseline):
+            placed.baseline, space = tried.baseline, other
+    return space
 
 
 def _note_added(placed: Placed, space: Space) -> None:

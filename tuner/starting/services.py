@@ -35,7 +35,7 @@ def chosen(found: Mapping[str, Pasted], name: str | None, what: str, context: Co
         named = f"'{name}'" if name else f"none of its {what}s ({', '.join(found) or 'none'})"
         starts = "starts no engine" if name else "starts an engine"
         raise TunerError(f"{named} {starts} that is known", hint="Engines are SGLang and vLLM.")
-    (each, server), = servers.items()
+    ((each, server),) = servers.items()
     others = [f"{what} '{other}' is not part of the launch" for other in found if other != each]
     return replace(server, where=f"{what} {each}", left_out=(*server.left_out, *others))
 
@@ -74,4 +74,6 @@ def unused(source: Mapping[str, Any], used: frozenset[str], where: str) -> tuple
 def _kind(value: Any) -> str:
     if value is None:
         return "nothing"
-    return {dict: "a mapping", list: "a list"}.get(type(value), f"'{value}'")
+    if isinstance(value, dict):
+        return "a mapping"
+    return "a list" if isinstance(value, list) else f"'{value}'"

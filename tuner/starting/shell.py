@@ -20,7 +20,9 @@ PLACEHOLDER = "\ue000"
 
 _PLACEHOLDER = re.compile(r"(?<![<\d&\s])<([A-Za-z][\w. -]*)>|(?<=\s)<([A-Za-z][\w.-]*)>")
 _BROKEN_CONTINUATION = re.compile(r"\\[ \t]+$", re.MULTILINE)
-_PROMPT = re.compile(r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?(?:[\w.-]+@[\w.-]+(?::[^\s$#]*)?[ \t]*)?[$!][ \t]*(?=\S)")
+_PROMPT = re.compile(
+    r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?(?:[\w.-]+@[\w.-]+(?::[^\s$#]*)?[ \t]*)?[$!][ \t]*(?=\S)"
+)
 _CONTINUED = re.compile(r"^> ?")
 _FENCE = re.compile(r"^[ \t]*(```|~~~).*$", re.MULTILINE)
 _COMPOUND = {
@@ -161,7 +163,9 @@ class _Reader:
         if value is not None and value.type == "array":
             self._array(node, name, value)
             return
-        self.variables[name] = self._joined(node, name) + ("" if value is None else self._text(value))
+        self.variables[name] = self._joined(node, name) + (
+            "" if value is None else self._text(value)
+        )
         self.unknown.pop(name, None)
 
     def _array(self, node: Node, name: str, value: Node) -> None:
@@ -204,9 +208,7 @@ class _Reader:
         exported = {n: self.variables[n] for n in self.exported if n in self.variables}
         where = f"line {node.start_point.row + 1}"
         self.commands.append(
-            Command(
-                words=tuple(words), env={**exported, **own}, folder=self.folder, where=where
-            )
+            Command(words=tuple(words), env={**exported, **own}, folder=self.folder, where=where)
         )
 
     def _words(self, node: Node) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TextIO
 
 from tuner.definitions.yaml_source import parse_foreign
-from tuner.errors import TunerError
+from tuner.errors import DefinitionError, TunerError
 from tuner.starting import commands, compose, kubernetes
 from tuner.starting.commands import Context
 from tuner.starting.pasted import Pasted
@@ -69,7 +69,14 @@ def _limited(text: str, name: str) -> str:
 
 
 def _manifest(text: str, name: str, context: Context, service: str | None) -> Pasted:
-    documents = parse_foreign(text, name=name)
+    try:
+        documents = parse_foreign(text, name=name)
+    except DefinitionError:
+        if "{{" not in text:
+            raise
+        raise TunerError(
+            f"{name}: is a template, not YAML yet", hint="Render it first: helm template ..."
+        ) from None
     try:
         if any(isinstance(each, dict) and "services" in each for each in documents):
             return compose.find(documents[0], context, service)

@@ -82,13 +82,35 @@ _VLLM_SHORT: Mapping[str, str] = {
 """What one dash means; two dashes have only whole names."""
 
 _VLLM_ALONE = frozenset(
-    "allow-credentials async-scheduling cudagraph-metrics enforce-eager fully-sharded-loras grpc"
-    " headless interleave-mm-strings kv-cache-metrics kv-sharing-fast-prefill"
-    " language-model-only log-error-stack mm-encoder-only numa-bind ray-workers-use-nsight"
-    " return-tokens-as-token-ids skip-mm-profiling skip-tokenizer-init trust-remote-code"
-    " trust-request-chat-template use-tqdm-on-load calculate-kv-scales multi-step-stream-outputs"
-    " use-v2-block-manager exclude-tools-when-tool-choice-none"
-    " data-parallel-external-lb data-parallel-hybrid-lb".split()
+    [
+        "allow-credentials",
+        "async-scheduling",
+        "cudagraph-metrics",
+        "enforce-eager",
+        "fully-sharded-loras",
+        "grpc",
+        "headless",
+        "interleave-mm-strings",
+        "kv-cache-metrics",
+        "kv-sharing-fast-prefill",
+        "language-model-only",
+        "log-error-stack",
+        "mm-encoder-only",
+        "numa-bind",
+        "ray-workers-use-nsight",
+        "return-tokens-as-token-ids",
+        "skip-mm-profiling",
+        "skip-tokenizer-init",
+        "trust-remote-code",
+        "trust-request-chat-template",
+        "use-tqdm-on-load",
+        "calculate-kv-scales",
+        "multi-step-stream-outputs",
+        "use-v2-block-manager",
+        "exclude-tools-when-tool-choice-none",
+        "data-parallel-external-lb",
+        "data-parallel-hybrid-lb",
+    ]
 )
 _SGLANG_ALONE = frozenset(flag.name for flag in FLAGS.values() if flag.kind is None)
 _SWITCH = re.compile(r"(enable|disable|no|skip|enforce-disable)-.+")
@@ -114,11 +136,9 @@ MODEL_FLAGS: Mapping[EngineName, str] = {
 def whole_name(engine: EngineName, name: str, dashes: int) -> str:
     """The one name of a flag written with this many dashes; what is no alias stays as it is."""
     head, dot, rest = name.partition(".")
-    if engine == "vllm":
-        aliases = _VLLM_SHORT if dashes == 1 else {}
-    else:
-        aliases = _SGLANG_ALIASES
-    return aliases.get(head, head) + dot + rest
+    if engine == "sglang":
+        return _SGLANG_ALIASES.get(head, head) + dot + rest
+    return (_VLLM_SHORT.get(head, head) if dashes == 1 else head) + dot + rest
 
 
 def stands_alone(engine: EngineName, name: str) -> bool:

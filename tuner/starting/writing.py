@@ -4,17 +4,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.definitions.models import EngineDefinition, Value
+from tuner.definitions.models import Value
 from tuner.definitions.yaml_writer import write
 from tuner.starting.placing import Placed
 
+_LINE = 88
 HOURS = 8
 """The budget that a new study gets: a night."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """All that a study says; `origin` is what it was made from, `left_out` what has no place."""
+    """All that a study says; `origin` is what it was made from, `left_out` what of it has no
+    place, `added` what the baseline's launch says beyond it."""
 
     origin: str
     engine: Mapping[str, Any]
@@ -24,6 +26,7 @@ class Draft:
     objective: str
     gpus: int
     left_out: Sequence[str]
+    added: Sequence[str]
 
 
 def study_text(draft: Draft) -> str:
@@ -32,8 +35,14 @@ def study_text(draft: Draft) -> str:
 
 
 def _lines(draft: Draft) -> Iterator[str]:
-    yield f"# Made from {draft.origin}. The baseline is that launch, unchanged."
-    yield from _block({"engine": dict(draft.engine)})
+    yield f"# Made from {draft.origin}: the baseline is that launch{_but(draft.added)}."
+    yield "engine:"
+    for key, value in draft.engine.items():
+        flow = _flow(value) if key == "command" else None
+        if flow is not None:
+            yield f"  command: {flow}"
+        else:
+            yield from (f"  {line}" for line in _block({key: value}))
     yield from _block({"model": draft.model})
     yield from _fixed(draft.placed)
     yield ""
@@ -50,6 +59,16 @@ def _lines(draft: Draft) -> Iterator[str]:
         yield ""
         yield "# Not in this study:"
         yield from (f"# - {' '.join(text.split())}" for text in draft.left_out)
+
+
+def _but(added: Sequence[str]) -> str:
+    return f" with the space's {', '.join(added)}" if added else ""
+
+
+def _flow(words: Sequence[str]) -> str | None:
+    """A short list on one line."""
+    line = f"[{', '.join(write([word]).strip().removeprefix('- ') for word in words)}]"
+    return line if len(line) <= _LINE else None
 
 
 def _fixed(placed: Placed) -> Iterator[str]:
@@ -69,14 +88,13 @@ def _baseline(placed: Placed) -> Iterator[str]:
     if not placed.baseline:
         yield "# The baseline sets nothing that the space searches."
         return
-    yield "# What the search starts from."
+    left = " (null: left to the engine)" if None in placed.baseline.values() else ""
+    yield f"# What the search starts from{left}."
     yield "baseline:"
     yield from _entries(placed.baseline, {}, indent=2)
 
 
-def _entries(
-    values: Mapping[str, Value], why: Mapping[str, str], indent: int = 4
-) -> Iterator[str]:
+def _entries(values: Mapping[str, Value], why: Mapping[str, str], indent: int = 4) -> Iterator[str]:
     for name, value in values.items():
         line = " " * indent + write({name: value}).rstrip("\n")
         yield f"{line}   # {why[name]}" if name in why else line

@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 from typing import TextIO
 
-from tuner.errors import TunerError
+from tuner.errors import DefinitionError, TunerError
 from tuner.frozen import Frozen
 from tuner.night.opening import open_study
 from tuner.starting import source
@@ -21,7 +21,8 @@ class Started(Frozen):
 
     `copied` are the definition files that lie in the study's folder, since no tree around it has
     them; `baseline` and `fixed` name parameters, flags and variables; `secrets` are the variables
-    to be set before a run.
+    to be set before a run; `added` is what the baseline's launch says beyond the source: defaults
+    of the space that cannot be left to the engine.
     """
 
     schema_number: int = 1
@@ -36,6 +37,7 @@ class Started(Frozen):
     fixed: list[str]
     secrets: list[str]
     left_out: list[str]
+    added: list[str]
 
 
 def init(
@@ -54,7 +56,13 @@ def init(
     folder = folder_of(name)
     refuse_existing(folder)
     pasted = source.find(launch, stdin, os.environ, service)
-    drafted = draft(pasted, folder, _origin(launch, pasted), asked or Asked())
+    origin = _origin(launch, pasted)
+    try:
+        drafted = draft(pasted, folder, origin, asked or Asked())
+    except DefinitionError:
+        raise
+    except TunerError as error:
+        raise TunerError(f"{origin}: {error.message}", hint=error.hint) from None
     files = {STUDY_FILE: study_text(drafted.draft)}
     files |= {each.copy_name: _content(each) for each in _copied(drafted)}
     publish(folder, files, open_study)
@@ -98,8 +106,9 @@ def _started(folder: Path, drafted: Drafted) -> Started:
         objective=made.objective,
         copied=[each.copy_name for each in _copied(drafted)],
         gpus=made.gpus,
-        baseline=list(made.placed.baseline),
+        baseline=[name for name, value in made.placed.baseline.items() if value is not None],
         fixed=[*made.placed.flags, *made.placed.env],
         secrets=list(made.placed.secrets),
         left_out=list(made.left_out),
+        added=list(made.added),
     )
