@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tuner.engines.base import LaunchSpec
 from tuner.hosts import processes
 from tuner.hosts.executor import Slot
 from tuner.measuring.quality import OutputQuality
+from tuner.measuring.replicas import Replicas
 from tuner.night.trial import TrialNote, TrialOrder, effective_key, run_trial
 
 OBJECTIVE = Objective.model_validate_json(
@@ -40,6 +42,7 @@ class Trial:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.notes: list[TrialNote] = []
+        self.ports = [free_port() for _ in range(6)]
 
     def run(self, surface: dict[str, Any] | None = None, **changes: Any):
         (self.folder / "surface.yaml").write_text(json.dumps({**SURFACE, **(surface or {})}))
@@ -57,6 +60,7 @@ class Trial:
             launch=launch,
             gpus=2,
             objective=OBJECTIVE,
+            lengths=changes.pop("lengths", ((16, 32),)),
             **changes,
         )
         slot = Slot(
@@ -65,7 +69,7 @@ class Trial:
             real_gpus=False,
             server_cores=tuple(os.sched_getaffinity(0)),
             client_cores=tuple(os.sched_getaffinity(0)),
-            ports=(free_port(), free_port(), free_port()),
+            ports=tuple(self.ports),
         )
         record = run_trial(order, slot, self.folder / "trial", self.notes.append)
         assert not processes.tree("TUNER_SERVER_TAG", "trial-0")
@@ -180,6 +184,74 @@ def test_a_hopeless_trial_stops_after_a_rung_only_where_it_may(trial):
     assert "x at 1 of the baseline" in record.pruned_because
     assert len(record.rungs) == 1
     assert trial.run(prune=False, **doomed).outcome == "completed"
+
+
+# --- several servers
+
+
+PAIR = Replicas(launched=2, of=2)
+
+
+def test_a_set_is_measured_as_one_host(trial):
+    record = trial.run(replicas=PAIR)
+    assert record.outcome == "completed"
+    assert record.replicas == PAIR
+    # One user has a server to itself; eight are four on each, where the table says 80 tok/s.
+    assert record.rungs[0].output_tok_s == pytest.approx(40, rel=0.15)
+    assert record.rungs[1].output_tok_s == pytest.approx(2 * four_at_a_time(), rel=0.15)
+    assert record.rungs[1].engine_load.running_mean == pytest.approx(8, rel=0.15)
+    assert record.effective_key
+    with gzip.open(trial.folder / "trial" / "requests.jsonl.gz", "rt") as lines:
+        streams = {(r["concurrency"], r["stream"]) for r in map(json.loads, lines)}
+    assert streams == {(1, 0), *((8, stream) for stream in range(8))}
+
+
+def four_at_a_time() -> float:
+    """Between the points of the table on log-log axes."""
+    return float(40.0 * (160.0 / 40.0) ** (math.log(4) / math.log(8)))
+
+
+def second(trial, **entry: Any) -> list[dict[str, Any]]:
+    """What befalls the second server alone."""
+    return [{"when": {"port": trial.ports[3]}, **entry}]
+
+
+def test_one_that_dies_in_service_ends_the_set_with_its_cause(trial):
+    record = trial.run({"crashes": second(trial, running=4, log=OUT_OF_MEMORY)}, replicas=PAIR)
+    assert record.outcome == "failed"
+    assert [rung.concurrency for rung in record.rungs] == [1]
+    assert (record.failure.kind, record.failure.phase) == ("oom_kv", "serving")
+    assert record.replicas == Replicas(launched=2, of=2, failed=2)
+    assert "Not enough memory" in (trial.folder / "trial/replica-2/server.log").read_text()
+    assert "Not enough memory" not in (trial.folder / "trial/server.log").read_text()
+
+
+def test_one_that_dies_at_load_ends_the_set_with_its_cause(trial):
+    record = trial.run({"crashes": second(trial, at="kv-cache", log=OUT_OF_MEMORY)}, replicas=PAIR)
+    assert (record.outcome, record.ready_s, record.rungs) == ("failed", None, [])
+    assert (record.failure.kind, record.failure.phase) == ("oom_kv", "loading")
+    assert record.replicas.failed == 2
+
+
+def test_one_that_falls_silent_ends_the_set(trial):
+    record = trial.run({"hangs": second(trial, requests=1)}, replicas=PAIR)
+    assert record.outcome == "failed"
+    assert [rung.concurrency for rung in record.rungs] == [1]
+    assert record.failure.phase == "serving"
+    assert record.replicas.failed == 2
+
+
+def test_what_one_of_a_set_refuses_are_failed_requests_of_the_set(trial):
+    record = trial.run({"refusals": second(trial, above=1)}, replicas=PAIR)
+    assert record.outcome == "completed"
+    assert record.rungs[0].requests_failed == 0
+    assert record.rungs[1].requests_failed > 0
+
+
+def test_the_set_that_is_a_twin_is_not_measured_again(trial):
+    first = trial.run()
+    again = trial.run(replicas=PAIR, known={first.effective_key: 7})
+    assert (again.outcome, again.duplicate_of) == ("duplicate", 7)
 
 
 def test_the_effective_key_tells_arguments_variables_and_builds_apart(tmp_path):
