@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from tuner.definitions.space import Configuration
+from tuner.definitions.space import Configuration, flag_of
 from tuner.definitions.validation import LoadedStudy
+from tuner.engines.common import SIZE_FLAGS
 from tuner.frozen import Frozen
 from tuner.night.budget import BudgetClock
 from tuner.night.foresight import Use, foresee, to_run
-from tuner.night.launches import expected_launch_s, ladder_s, launch_command
+from tuner.night.launches import expected_launch_s, ladder_s, launch_command, replicas
 from tuner.night.schedule import confirm_launches, finalist_count, launches_made
 from tuner.records import TrialRecord
 from tuner.views.results import rehearsal
@@ -93,10 +94,11 @@ def _parts(
     total = None if left is None else left + launches_made(records)
     finalists, rounds = finalist_count(total), confirm_launches(total)
     afresh = f"best {finalists} launched afresh, {rounds} times each, the baseline between"
+    floor = f"baseline: noise floor{_servers(study, study.baseline)}"
     parts = [
-        part("baseline: noise floor", ("calibrate", True), command=_command(study, study.baseline)),
+        part(floor, ("calibrate", True), command=_command(study, study.baseline)),
         *_hypotheses(study, records, used["hypotheses", False], launch_s),
-        part("proposals of the sampler", ("search", False)),
+        part(f"proposals of the sampler{_smaller(study)}", ("search", False)),
         part("baseline again: drift", ("search", True)),
         part("hypotheses that one launch leaves undecided, once more each", ("settle", False)),
         part(afresh, ("confirm", False), ("confirm", True)),
@@ -111,7 +113,7 @@ def _hypotheses(
     for place, hypothesis in enumerate(to_run(study, records)):
         configuration = study.space.hypothesis_configuration(hypothesis, study.baseline)
         command, fits = _command(study, configuration), place < fitting
-        what = f"{hypothesis.id}: {hypothesis.claim}"
+        what = f"{hypothesis.id}: {hypothesis.claim}{_servers(study, configuration)}"
         yield _part("hypotheses", what, int(fits), int(not fits), launch_s, command)
 
 
@@ -126,6 +128,24 @@ def _part(
         minutes=round(launches * launch_s / 60, 2),
         command=command,
     )
+
+
+def _servers(study: LoadedStudy, configuration: Configuration) -> str:
+    """How many servers such a launch starts, where the host holds more than one."""
+    servers = replicas(study, configuration).launched
+    return f" (a set of {servers} servers)" if servers > 1 else ""
+
+
+def _smaller(study: LoadedStudy) -> str:
+    """What becomes of proposals of which a host holds several, where the space has any: they are
+    looked for one step from the baseline, among the flags that say how many GPUs it takes."""
+    sized = [n for n, p in study.space.parameters.items() if flag_of(n, p) in SIZE_FLAGS]
+    values = study.baseline.as_dict()
+    near = study.space.neighbours(study.baseline) if sized else []
+    other = [c for c in near if any(c.as_dict().get(name) != values.get(name) for name in sized)]
+    if all(replicas(study, c).of == 1 for c in (study.baseline, *other)):
+        return ""
+    return "; where the host holds several servers, one for all of them"
 
 
 def _command(study: LoadedStudy, configuration: Configuration) -> str:
