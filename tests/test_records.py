@@ -27,17 +27,129 @@ def test_an_empty_folder_has_no_records(tmp_path):
     assert Records(tmp_path).next_number == 0
 
 
-@pytest.mark.parametrize("cut", [1, 10, 200])
-def test_a_torn_last_line_is_dropped_and_overwritten(tmp_path, cut):
-    records = Records(tmp_path)
+def two(folder):
+    """A folder with two records, and the file's content."""
+    records = Records(folder)
     records.append(record(0))
     records.append(record(1))
-    content = records.path.read_bytes()
-    records.path.write_bytes(content[:-cut])
+    return records.path, records.path.read_bytes()
+
+
+def zeros(content):
+    """What a file system may leave of a last line whose length it kept and whose text it lost."""
+    last = content[:-1].rfind(b"\n") + 1
+    return content[:last] + b"\0" * (len(content) - last - 1) + b"\n"
+
+
+TORN = [
+    lambda content: content[:-2],
+    lambda content: content[:-200],
+    lambda content: content[:-200] + b"\0" * 199,
+    lambda content: content[:-200] + b"\0" * 199 + b"\n",
+    zeros,
+]
+
+
+@pytest.mark.parametrize("tear", TORN)
+def test_a_torn_last_line_is_said_kept_aside_and_overwritten(tmp_path, tear):
+    path, content = two(tmp_path)
+    path.write_bytes(tear(content))
     again = Records(tmp_path)
     assert [r.number for r in again] == [0]
+    assert f"{path}:2: the last record was cut off" in again.torn
+    assert path.read_bytes() == tear(content)
     again.append(record(1, kind="search"))
     assert [(r.number, r.kind) for r in Records(tmp_path)] == [(0, "baseline"), (1, "search")]
+    kept = (tmp_path / "trials.jsonl.torn").read_bytes()
+    assert kept.rstrip(b"\n") == tear(content)[content.index(b"\n") + 1 :].rstrip(b"\n")
+    assert not again.torn
+
+
+def test_a_record_that_lacks_only_its_line_end_is_whole(tmp_path):
+    path, content = two(tmp_path)
+    path.write_bytes(content[:-1])
+    again = Records(tmp_path)
+    assert [r.number for r in again] == [0, 1]
+    assert not again.torn
+    again.append(record(2))
+    again.append(record(3))
+    assert [r.number for r in Records(tmp_path)] == [0, 1, 2, 3]
+    assert path.read_bytes().startswith(content)
+
+
+def test_preparing_shows_that_records_can_be_written_and_changes_none(tmp_path):
+    path, content = two(tmp_path)
+    Records(tmp_path).prepare()
+    assert path.read_bytes() == content
+    path.write_bytes(content[:-9])
+    records = Records(tmp_path)
+    records.prepare()
+    assert path.read_bytes() == content[: content.index(b"\n") + 1]
+    assert not records.torn
+    (tmp_path / "trials").rmdir()
+    (tmp_path / "trials").touch()
+    with pytest.raises(StudyError, match="/trials: cannot be written: File exists"):
+        records.prepare()
+
+
+@pytest.mark.parametrize("change", [b"", b"{}\n", b"a stranger's line\n" * 400])
+def test_a_file_that_something_else_wrote_to_is_not_written_over(tmp_path, change):
+    two(tmp_path)
+    records = Records(tmp_path)
+    records.path.write_bytes(change)
+    with pytest.raises(StudyError, match="something else changed it meanwhile"):
+        records.append(record(2))
+    assert records.path.read_bytes() == change
+
+
+def test_a_number_that_stands_twice_is_refused_with_both_lines(tmp_path):
+    path, content = two(tmp_path)
+    path.write_bytes(content + content.splitlines(keepends=True)[0])
+    with pytest.raises(RecordsError, match=r":3: a second record of trial 0, .* on line 1"):
+        Records(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"2026-01-01T00:01:00+00:00"', '"yesterday"', "started_at: "),
+        ('"2026-01-01T00:01:00+00:00"', '"2026-01-01T00:01:00"', "with its time zone"),
+        ('"2026-01-01T00:01:00+00:00"', '"9999-12-31T23:59:59+00:00"', "of our time"),
+        ('"duration_s":10.0', '"duration_s":-1', "duration_s: "),
+        ('"duration_s":10.0', '"duration_s":NaN', "duration_s: "),
+        ('"number":1', '"number":-1', "number: "),
+        ('"outcome":"completed"', '"outcome":"fine","more":1', r"outcome: .* \(and 1 more\)"),
+        ('"schema_number":1', '"schema_number":"1"', 'expected a schema_number .* found "1"'),
+        ('"schema_number":1', '"schema_number":0', "expected a schema_number .* found 0"),
+        ('"schema_number":1,', "", "expected a schema_number of 1 or more, found none"),
+        ('"duration_s":10.0', '"duration_s":' + 20000 * "[", "expected JSON"),
+        ('"search"', '"\xff"', "found the byte 0xff, expected UTF-8 text"),
+    ],
+)
+def test_what_is_wrong_in_a_line_is_said(tmp_path, old, new, said):
+    Records(tmp_path).append(record(0))
+    Records(tmp_path).append(record(1, kind="search"))
+    path = tmp_path / "trials.jsonl"
+    first, second = path.read_text().splitlines()
+    assert old in second
+    path.write_bytes(f"{first}\n{second.replace(old, new)}\n".encode("latin-1"))
+    with pytest.raises(RecordsError, match=rf"trials\.jsonl:2: damaged record: .*{said}"):
+        Records(tmp_path)
+
+
+def test_what_is_no_file_of_records_is_not_read(tmp_path):
+    path = tmp_path / "trials.jsonl"
+    os.mkfifo(path)
+    with pytest.raises(RecordsError, match="is not a regular file"):
+        Records(tmp_path)
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    with pytest.raises(RecordsError, match="is not a regular file"):
+        Records(tmp_path)
+    path.unlink()
+    path.symlink_to("gone")
+    with pytest.raises(RecordsError, match="is a link to gone, which does not exist"):
+        Records(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +234,29 @@ def test_the_lock_goes_with_its_process(tmp_path):
             assert time.monotonic() < deadline
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+@pytest.mark.parametrize("name", ["file", "locked", "named"])
+def test_a_folder_that_cannot_be_written_is_named(tmp_path, name):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StudyError, match="cannot be written"), locked(tmp_path / "file"):
+    (tmp_path / "locked" / ".lock").mkdir(parents=True)
+    (tmp_path / "named" / ".lock.pid").mkdir(parents=True)
+    with pytest.raises(StudyError, match=rf"{name}.*: cannot be written"), locked(tmp_path / name):
+        pass
+
+
+def test_a_lock_is_let_go_where_its_holder_cannot_be_written_down(tmp_path):
+    (tmp_path / ".lock.pid").mkdir()
+    for _ in range(2):
+        with pytest.raises(StudyError, match="Is a directory"), locked(tmp_path):
+            pass
+    (tmp_path / ".lock.pid").rmdir()
+    with locked(tmp_path):
+        pass
+
+
+def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch):
+    def refuse(self, *_, **__):
+        raise NotImplementedError("FileSystem does not appear to support flock")
+
+    monkeypatch.setattr("tuner.records.FileLock.acquire", refuse)
+    with pytest.raises(StudyError, match="its file system cannot lock files"), locked(tmp_path):
         pass

@@ -2,13 +2,16 @@
 
 import json
 import os
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 from filelock import FileLock, Timeout
-from pydantic import ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from tuner.definitions.models import Value
 from tuner.engines.base import EngineFacts
@@ -26,6 +29,14 @@ TrialKind = Literal["baseline", "hypothesis", "search", "confirm"]
 Outcome = Literal["completed", "pruned", "duplicate", "failed", "interrupted"]
 
 
+def _moment(text: str) -> str:
+    # What follows adds to it and takes it to other time zones.
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None or not 1970 <= moment.year < 9000:
+        raise ValueError(f"found {text!r}, expected a date of our time with its time zone")
+    return text
+
+
 class TrialRecord(Frozen):
     """One launch and what came of it. Never holds an imputed number.
 
@@ -35,13 +46,13 @@ class TrialRecord(Frozen):
     """
 
     schema_number: int = SCHEMA
-    number: int
+    number: int = Field(ge=0)
     kind: TrialKind
     hypothesis: str | None = None
     key: str
     values: dict[str, Value]
-    started_at: str
-    duration_s: float
+    started_at: Annotated[str, AfterValidator(_moment)]
+    duration_s: float = Field(ge=0, allow_inf_nan=False)
     ready_s: float | None = None
     phase_s: dict[str, float] = {}
     command: str
@@ -64,13 +75,17 @@ class TrialRecord(Frozen):
 class Records:
     """The records of one study folder, in the order in which the launches ended.
 
-    A last line that a crash tore is dropped when the next record is written. Raises RecordsError
-    for any other damage and for records of a newer version; both leave the file untouched.
+    A last line that a crash or a power cut tore is no record; `torn` says so, and a copy of it is
+    kept before anything is written in its place. Raises RecordsError for any other damage and for
+    records of a newer version; both leave the file untouched.
     """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "trials.jsonl"
-        self._records, self._whole_bytes = _read(self.path)
+        self._copy = folder / "trials.jsonl.torn"
+        read = _read(self.path)
+        self._records, self._bytes, self._tail = read.records, read.whole_bytes, read.tail
+        self._end = b"" if read.ended else b"\n"
 
     def __iter__(self) -> Iterator[TrialRecord]:
         return iter(self._records)
@@ -83,12 +98,44 @@ class Records:
         """The number of the next trial; numbers are never given twice."""
         return max((record.number for record in self._records), default=-1) + 1
 
+    @property
+    def torn(self) -> str:
+        """What is wrong with the last line, in a sentence; empty where nothing is."""
+        if not self._tail:
+            return ""
+        return (
+            f"{self.path}:{len(self._records) + 1}: the last record was cut off while it was "
+            f"written; its launch counts as not made, and the next run keeps what is left of it "
+            f"in {self._copy.name}"
+        )
+
+    def prepare(self) -> None:
+        """Make sure that records can be written, before anything is measured.
+
+        Keeps a copy of a torn last line and takes it out. Raises StudyError where it cannot.
+        """
+        try:
+            (self.path.parent / "trials").mkdir(exist_ok=True)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                self._cut_torn(descriptor)
+            finally:
+                os.close(descriptor)
+            _sync_folder(self.path.parent)
+        except OSError as error:
+            raise StudyError(
+                f"{error.filename or self.path}: cannot be written: {error.strerror}",
+                hint="Nothing was started. A study keeps its records beside its file: make room "
+                "or give write access, or copy the folder to a place that you may write to.",
+            ) from error
+
     def append(self, record: TrialRecord) -> None:
         """Write one record so that it survives a power cut. Raises StudyError where it cannot."""
-        line = record.model_dump_json(exclude_defaults=False).encode() + b"\n"
+        line = self._end + record.model_dump_json(exclude_defaults=False).encode() + b"\n"
         try:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
             try:
+                self._cut_torn(descriptor)
                 self._write(descriptor, line)
             finally:
                 os.close(descriptor)
@@ -99,81 +146,221 @@ class Records:
                 "again: the study continues.",
             ) from error
         self._records.append(record)
-        self._whole_bytes += len(line)
+        self._bytes += len(line)
+        self._end = b""
+
+    def _cut_torn(self, descriptor: int) -> None:
+        """Copy what a crash left of a line and take it out, unless a stranger wrote meanwhile."""
+        size, expected = os.fstat(descriptor).st_size, self._bytes + len(self._tail)
+        if size != expected:
+            raise StudyError(
+                f"{self.path}: has {size} bytes and not the {expected} that this run read and "
+                "wrote: something else changed it meanwhile",
+                hint="Nothing was written over. Restore it from a copy where lines are missing, "
+                "then run again: the study continues where it ends.",
+            )
+        if self._tail:
+            with self._copy.open("ab") as copy:
+                copy.write(self._tail + b"\n")
+                copy.flush()
+                os.fsync(copy.fileno())
+            os.ftruncate(descriptor, self._bytes)
+            os.fsync(descriptor)
+            self._tail = b""
 
     def _write(self, descriptor: int, line: bytes) -> None:
-        os.ftruncate(descriptor, self._whole_bytes)  # a torn tail goes, whole lines stay
         written = 0
         try:
             while written < len(line):
-                written += os.pwrite(descriptor, line[written:], self._whole_bytes + written)
+                written += os.pwrite(descriptor, line[written:], self._bytes + written)
             os.fsync(descriptor)
         except OSError:
-            os.ftruncate(descriptor, self._whole_bytes)
+            os.ftruncate(descriptor, self._bytes)
             raise
 
 
-def _read(path: Path) -> tuple[list[TrialRecord], int]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Content:
+    """What a file holds: its records, the bytes that they take, and what is left of a torn line.
+
+    `ended` is False where the last record is whole but for its line's end.
+    """
+
+    records: list[TrialRecord]
+    whole_bytes: int
+    tail: bytes
+    ended: bool
+
+
+def _read(path: Path) -> _Content:
+    content = _bytes(path)
+    *lines, tail = content.split(b"\n")
+    if lines and b"\0" in lines[-1]:  # a file system may keep a line's length and lose its text
+        tail = lines.pop() + b"\n" + tail
+    whole = _is_whole(tail)
+    if tail and not whole and not _is_torn(tail):
+        lines.append(tail)  # nobody was about to write this: let it be refused by its number
+    if whole:
+        lines.append(tail)
+    records = [_parse(path, number, line) for number, line in enumerate(lines, start=1)]
+    _refuse_repeated(path, records)
+    return _Content(
+        records=records,
+        whole_bytes=len(content) if whole else len(content) - len(tail),
+        tail=b"" if whole else tail,
+        ended=not whole,
+    )
+
+
+def _bytes(path: Path) -> bytes:
+    """A regular file's content: anything else, such as a pipe, could be read without end."""
     try:
-        content = path.read_bytes()
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        return [], 0
+        if path.is_symlink():
+            raise RecordsError(
+                f"{path}: is a link to {path.readlink()}, which does not exist",
+                hint="Bring back what it points to, or remove the link.",
+            ) from None
+        return b""
     except OSError as error:
         raise RecordsError(f"{path}: cannot be read: {error.strerror}") from error
-    whole = content.rfind(b"\n") + 1
-    lines = content[:whole].splitlines()
-    return [_parse(path, number, line) for number, line in enumerate(lines, start=1)], whole
+    with open(descriptor, "rb") as file:  # noqa: PTH123  (Path cannot open a descriptor)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise RecordsError(
+                f"{path}: is not a regular file, expected the records of this study",
+                hint="Move it away: without it the study begins anew.",
+            )
+        try:
+            return file.read()
+        except OSError as error:
+            raise RecordsError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _is_torn(tail: bytes) -> bool:
+    """True for what an interrupted write can leave: the start of a record, or blocks of zeros."""
+    start = tail.lstrip(b"\0")
+    return tail.startswith(b"{") or not start or (start != tail and b"\0" in tail)
+
+
+def _is_whole(tail: bytes) -> bool:
+    """True for an object that lacks nothing but the end of its line."""
+    try:
+        return isinstance(json.loads(tail), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _refuse_repeated(path: Path, records: list[TrialRecord]) -> None:
+    lines: dict[int, int] = {}
+    for line, record in enumerate(records, start=1):
+        first = lines.setdefault(record.number, line)
+        if first != line:
+            raise RecordsError(
+                f"{path}:{line}: a second record of trial {record.number}, the first is on line "
+                f"{first}",
+                hint="Nothing was changed. Numbers are given once: remove the line that is a copy, "
+                "or restore the file.",
+            )
+
+
+_RESTORE = (
+    "Nothing was changed. Restore the line from a copy, or remove it: its trial is then run again."
+)
 
 
 def _parse(path: Path, number: int, line: bytes) -> TrialRecord:
+    where = f"{path}:{number}"
+    data = _json(where, line)
+    schema = data.get("schema_number")
+    if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
+        raise RecordsError(
+            f"{where}: damaged record: expected a schema_number of 1 or more, found "
+            f"{json.dumps(schema) if 'schema_number' in data else 'none'}",
+            hint=_RESTORE,
+        )
+    if schema > SCHEMA:
+        raise RecordsError(
+            f"{where}: written by a newer version (schema {schema}, this one reads up to {SCHEMA})",
+            hint="Use the version that wrote it, or start a new study folder.",
+        )
+    try:
+        return TrialRecord.model_validate_json(line)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+        raise RecordsError(
+            f"{where}: damaged record: {place}: {first['msg']}{more}", hint=_RESTORE
+        ) from error
+
+
+def _json(where: str, line: bytes) -> dict[str, Any]:
+    """The object in a line. Raises RecordsError."""
     try:
         data = json.loads(line)
-        schema = data["schema_number"]
-        if schema > SCHEMA:
-            raise RecordsError(
-                f"{path}:{number}: written by a newer version (schema {schema}, "
-                f"this one reads up to {SCHEMA})",
-                hint="Use the version that wrote it, or start a new study folder.",
-            )
-        return TrialRecord.model_validate_json(line)
-    except (ValueError, ValidationError, TypeError, KeyError) as error:
-        reason = str(error).splitlines()[0]
-        raise RecordsError(
-            f"{path}:{number}: damaged record: {reason}",
-            hint="Nothing was changed. Restore the line from a copy, or remove it: its trial "
-            "is then run again.",
-        ) from error
+    except UnicodeDecodeError as error:
+        found = f"found the byte 0x{line[error.start]:02x}, expected UTF-8 text"
+    except (ValueError, RecursionError) as error:
+        found = f"expected JSON ({error})" if line.strip() else "expected JSON, found nothing"
+    else:
+        if isinstance(data, dict):
+            return data
+        found = f"expected a JSON object, found {type(data).__name__}"
+    raise RecordsError(f"{where}: damaged record: {found}", hint=_RESTORE)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make names in a folder survive a power cut, where its file system can."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the study for this process alone. Raises StudyBusy, naming the process that has it."""
-    path = folder / ".lock"
-    lock = FileLock(path, timeout=0)
+    """Hold the study for this process alone. Raises StudyBusy, naming the process that has it,
+    StudyError where nothing can be written there."""
+    lock = FileLock(folder / ".lock", timeout=0)
+    owner = folder / ".lock.pid"
     try:
         lock.acquire()
+        owner.write_text(str(os.getpid()))
     except Timeout:
-        holder = _holder(folder)
         raise StudyBusy(
-            f"{folder}: another run holds this study{holder}",
+            f"{folder}: another run holds this study{_holder(owner)}",
             hint="Wait for it, or stop it with Ctrl-C there; then run again.",
         ) from None
-    except OSError as error:
-        raise StudyError(
-            f"{folder}: cannot be written to: {error.strerror}",
-            hint="A study keeps its records beside its file; copy the folder to a place that "
-            "you may write to.",
-        ) from error
+    except (OSError, NotImplementedError) as error:
+        lock.release()
+        raise _cannot_lock(folder, error) from error
     try:
-        (folder / ".lock.pid").write_text(str(os.getpid()))
         yield
     finally:
-        (folder / ".lock.pid").unlink(missing_ok=True)
+        with suppress(OSError):
+            owner.unlink()
         lock.release()
 
 
-def _holder(folder: Path) -> str:
+def _cannot_lock(folder: Path, error: Exception) -> StudyError:
+    """filelock raises NotImplementedError on file systems without locks."""
+    if not isinstance(error, OSError):
+        return StudyError(
+            f"{folder}: its file system cannot lock files, so that two runs could write at once",
+            hint="Copy the folder to a local disk.",
+        )
+    return StudyError(
+        f"{error.filename or folder}: cannot be written: {error.strerror}",
+        hint="A study keeps its records beside its file: make room or give write access, or copy "
+        "the folder to a place that you may write to.",
+    )
+
+
+def _holder(owner: Path) -> str:
     try:
-        return f" (process {int((folder / '.lock.pid').read_text())})"
+        return f" (process {int(owner.read_text())})"
     except (OSError, ValueError):
         return ""
