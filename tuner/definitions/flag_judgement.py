@@ -68,11 +68,13 @@ def judge_value(
 
 def judge_variable(catalogue: Catalogue, name: str) -> str | None:
     """A sentence where an engine's own variable is read by nothing in this version."""
-    own = VARIABLES.get(catalogue.engine, ())
-    if catalogue.variables is None or not name.startswith(own) or name in catalogue.variables:
+    own = next((p for p in VARIABLES.get(catalogue.engine, ()) if name.startswith(p)), None)
+    if catalogue.variables is None or own is None or name in catalogue.variables:
         return None
-    near = did_you_mean(name, catalogue.variables)
-    return f"{name}: read by nothing in {catalogue.title}{near}"
+    ends = [known.removeprefix(own) for known in catalogue.variables]  # all are alike in the rest
+    near = nearest(name.removeprefix(own), ends)
+    meant = f" (did you mean '{own}{near}'?)" if near else ""
+    return f"{name}: read by nothing in {catalogue.title}{meant}"
 
 
 def _unknown(catalogue: Catalogue, name: str) -> Judgement:

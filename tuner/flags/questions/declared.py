@@ -201,7 +201,8 @@ class _Source:
             nargs = 0
         names = [own if isinstance(own, str) else name.replace("_", "-")]
         names += aliases if isinstance(aliases, list) else []
-        return self._told(names, name, nargs, choices, meta, acts=False)
+        default = self._defaults.get(name)
+        return self._told(names, name, nargs, choices, default, meta, acts=False)
 
     def calls(self, tree: ast.Module) -> Iterator[_Told]:
         """The flags of `add_argument` in functions that declare those of the server."""
@@ -220,7 +221,11 @@ class _Source:
         dest = self._value(meta.get("dest"))
         dest = dest if isinstance(dest, str) else names[0].lstrip("-").replace("-", "_")
         choices = self._value(meta["choices"]) if "choices" in meta else _UNKNOWN
-        yield self._told(names, dest, self._nargs(meta), choices, meta, acts=_acts(meta))
+        default = self._value(meta.get("default"))
+        default = self._defaults.get(dest) if default is _UNKNOWN else default
+        if self._value(meta.get("action")) == "store_true":
+            default = bool(default)
+        yield self._told(names, dest, self._nargs(meta), choices, default, meta, acts=_acts(meta))
 
     def _told(
         self,
@@ -228,13 +233,11 @@ class _Source:
         dest: str,
         nargs: object,
         choices: object,
+        default: object,
         meta: dict[str, ast.expr],
         *,
         acts: bool,
     ) -> _Told:
-        default = self._value(meta.get("default"))
-        if default is _UNKNOWN or "default" not in meta:
-            default = self._defaults.get(dest)
         new = self._value(meta.get("new_flag"))
         old = "Deprecated" in _name(meta.get("action"))
         said = self._value(meta.get("help"))

@@ -207,6 +207,10 @@ class _Mentions:
             read = {node.id}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             read = _named(node.value)
+        elif isinstance(node, ast.AugAssign):
+            read = {getattr(node.target, "attr", getattr(node.target, "id", ""))}
+        else:
+            read = set(getattr(node, "kwd_attrs", ()))  # case Args(steps=1)
         self.left -= read - own
 
 
