@@ -58,3 +58,24 @@ def test_the_tightest_limit_counts(tmp_path):
     assert clock.launches_left(records, pending=0) == 8
     clock = clock_of(tmp_path, {"trials": 3, "hours": 1.0}, records)
     assert clock.launches_left(records, pending=0) == 2
+
+
+def test_the_limit_that_ends_a_night_is_named(tmp_path):
+    records = [at(0, "00:00:00", 900.0), at(1, "01:00:00", 900.0)]
+
+    def limit(budget, pending=0):
+        return clock_of(tmp_path, budget, records).limit(records, pending)
+
+    soon = (datetime.now() + timedelta(minutes=5)).strftime("%H:%M")
+    later = (datetime.now() + timedelta(hours=12)).strftime("%H:%M")
+    assert limit({"trials": 2}) == "its 2 launches are made"
+    assert limit({"trials": 3}, pending=1) == "its 3 launches are made"
+    assert limit({"trials": 3}) == ""
+    assert limit({"hours": 0.6}) == "no launch would end within its 0.6 h"
+    assert limit({"deadline": soon}) == f"no launch would end before its deadline, {soon}"
+    assert (
+        limit({"hours": 9, "deadline": soon}) == f"no launch would end before its deadline, {soon}"
+    )
+    assert limit({"hours": 0.6, "deadline": later}) == "no launch would end within its 0.6 h"
+    assert limit({"trials": 2, "deadline": soon}) == "its 2 launches are made"
+    assert limit({"hours": 9, "deadline": later}) == ""

@@ -97,7 +97,7 @@ def test_a_run_prints_progress_to_stderr_and_its_end_to_stdout(night, typed, clu
     cluster(served)
     code, out, err = typed("run", "night", "--json")
     assert code == 0
-    assert json.loads(out)["ended"] == "the budget is used up"
+    assert json.loads(out)["ended"] == "the budget is used up: its 26 launches are made"
     assert "trial 25 completed" in err or "trial 25 " in err
     code, out, err = typed("run", "night")
     assert code == 0

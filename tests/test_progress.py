@@ -60,6 +60,7 @@ def order(study, number, kind="search", values=None, hypothesis=None):
         launch=launch_spec(study, configuration),
         gpus=1,
         objective=study.objective,
+        lengths=study.lengths,
     )
 
 
@@ -121,6 +122,27 @@ def test_each_event_is_a_line_with_its_time(night):
         "trial 11 at 8: 88 tok/s",
         "trial 11 completed, score 1.0991 (12.3 s)",
     ]
+
+
+def test_a_launch_says_how_many_are_left_after_it(night):
+    study = won(night)
+    shown, out = plainly(study)
+    job = Job(phase="search", kind="search")
+
+    def begun(number: int, now: BudgetClock | None) -> str:
+        if now is not None:
+            shown.tick(now)
+        out.truncate(0)
+        shown.started(job, order(study, number, values={"attention-backend": "fa3"}))
+        return out.getvalue().rpartition("attention-backend=fa3")[2].strip()
+
+    assert begun(11, None) == ""
+    assert begun(12, clock(trials=30)) == "(17 left)"  # 11 are recorded, two are in flight
+    shown.ended(launch(study, 11), [*Records(night), launch(study, 11)])
+    assert begun(13, clock(trials=30)) == "(16 left)"
+    assert begun(14, clock(trials=15)) == "(the last)"
+    assert begun(15, clock(hours=1.0, launch_s=100.0)).startswith("(about 3")
+    assert begun(16, clock()) == ""
 
 
 def test_a_hypothesis_goes_by_its_name(night):

@@ -71,7 +71,7 @@ def noisy(seed=0):
 
 def test_a_night_calibrates_then_tests_hypotheses_then_searches_then_confirms(tmp_path):
     stop, heard, _ = night(tmp_path, noisy(), {"trials": 24})
-    assert stop.reason == "the budget is used up"
+    assert stop.reason == "the budget is used up: its 24 launches are made"
     phases = [phase for phase, *_ in heard.jobs]
     assert phases[:3] == ["calibrate"] * 3
     assert [h for _, _, h in heard.jobs[3:6]] == ["graphs", "more-graphs", "slow"]
@@ -311,7 +311,7 @@ def test_a_proposal_that_finds_no_slot_waits_for_one(tmp_path):
     executor = BusyExecutor(lambda order: completed(order, 1.0))
     searcher = Searcher(loaded.space, sampler="TPESampler", seed=1, journal=None, name="n")
     stop = StudyRun(loaded, Records(tmp_path), executor, searcher, Heard()).run()
-    assert stop.reason == "the budget is used up"
+    assert stop.reason == "the budget is used up: its 10 launches are made"
     assert len({order.key for order in executor.refused}) <= len(executor.refused) / 2
 
 
@@ -376,5 +376,5 @@ def test_hours_are_counted_over_all_runs(tmp_path):
             )
         )
     stop, heard, _ = night(tmp_path, noisy(), {"hours": 1.0})
-    assert stop.reason == "the budget is used up"
+    assert stop.reason == "the budget is used up: no launch would end within its 1 h"
     assert heard.jobs == []

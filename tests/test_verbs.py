@@ -106,7 +106,7 @@ def test_one_launch_is_shown_with_its_log_and_what_it_runs_with(night, monkeypat
 
 def test_a_run_goes_on_until_the_budget_is_used_up(night, run):
     view, heard = run()
-    assert view.ended == "the budget is used up"
+    assert view.ended == "the budget is used up: its 26 launches are made"
     assert len(view.trials) == len(heard.records) == 26
     assert view.feasible
     assert (night / "environment.json").exists()

@@ -38,6 +38,9 @@ class PlainProgress:
     def __init__(self, study: LoadedStudy, console: Console) -> None:
         self._study = study
         self._console = console
+        self._clock: BudgetClock | None = None
+        self._in_flight = 0
+        self._records: Sequence[TrialRecord] = list(Records(study.folder))
 
     def __enter__(self) -> Self:
         for line in label(rehearsal(self._study), time_scale(self._study)):
@@ -57,9 +60,10 @@ class PlainProgress:
         self._say(what)
 
     def started(self, job: Job, order: TrialOrder) -> None:
-        """Name the launch."""
+        """Name the launch, and how many the budget leaves after it."""
+        self._in_flight += 1
         what = order.hypothesis or job.kind
-        self._say(f"trial {order.number} {what}: {self._what(order.values)}")
+        self._say(f"trial {order.number} {what}: {self._what(order.values)}{self._to_go()}")
 
     def note(self, note: TrialNote) -> None:
         """Say the numbers of a rung that is done."""
@@ -69,6 +73,8 @@ class PlainProgress:
 
     def ended(self, record: TrialRecord, records: Sequence[TrialRecord]) -> None:
         """Say what came of the launch."""
+        self._in_flight -= 1
+        self._records = records
         value = _score(self._study, record, records)
         guess = SIGN if record.replicas.extrapolated else ""
         text = f", score {value:.4f}{guess}" if value is not None else ""
@@ -78,7 +84,16 @@ class PlainProgress:
         )
 
     def tick(self, clock: BudgetClock) -> None:
-        """Lines are for events, not for time."""
+        """Lines are for events, not for time; what is left goes into the next."""
+        self._clock = clock
+
+    def _to_go(self) -> str:
+        """Exact where launches are counted; where time is, by what a launch took so far."""
+        left = self._clock and self._clock.launches_left(self._records, self._in_flight)
+        if self._clock is None or left is None:
+            return ""
+        about = "about " if self._clock.seconds_left() is not None else ""
+        return f" ({about}{left} left)" if left else " (the last)"
 
     def _what(self, values: dict[str, Value]) -> str:
         return said_changes(changes(values, self._study))
@@ -100,7 +115,6 @@ class LiveProgress(PlainProgress):
         self._live = Live(console=console, refresh_per_second=4, transient=True)
         self._current: dict[int, tuple[str, TrialNote | None, float]] = {}
         self._rungs: dict[int, list[RungMeasurement]] = {}
-        self._records: Sequence[TrialRecord] = list(Records(study.folder))
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -117,6 +131,7 @@ class LiveProgress(PlainProgress):
 
     def started(self, job: Job, order: TrialOrder) -> None:
         """Put the launch on the panel."""
+        self._in_flight += 1
         what = order.hypothesis or job.kind
         text = f"{job.phase} · {what} · {self._what(order.values)}"
         self._current[order.number] = (text, None, time.monotonic())
@@ -132,7 +147,6 @@ class LiveProgress(PlainProgress):
     def ended(self, record: TrialRecord, records: Sequence[TrialRecord]) -> None:
         """Take the launch off the panel and leave its line."""
         self._current.pop(record.number, None)
-        self._records = records
         super().ended(record, records)
 
     def tick(self, clock: BudgetClock) -> None:

@@ -40,13 +40,16 @@ class BudgetClock:
 
     def seconds_left(self) -> float | None:
         """Seconds until hours or deadline end the run; None without either."""
-        limits = []
-        if self.hours is not None:
-            running = time.monotonic() - self.begun
-            limits.append(self.hours * 3600 - self.spent_before_s - running)
-        if self.deadline is not None:
-            limits.append((self.deadline - datetime.now()).total_seconds())
+        limits = [limit for limit in (self._hours_s(), self._deadline_s()) if limit is not None]
         return min(limits, default=None)
+
+    def _hours_s(self) -> float | None:
+        if self.hours is None:
+            return None
+        return self.hours * 3600 - self.spent_before_s - (time.monotonic() - self.begun)
+
+    def _deadline_s(self) -> float | None:
+        return None if self.deadline is None else (self.deadline - datetime.now()).total_seconds()
 
     def launches_left(self, records: Sequence[TrialRecord], pending: int) -> int | None:
         """Launches that may still be started."""
@@ -57,6 +60,17 @@ class BudgetClock:
         if seconds is not None:
             limits.append(int(seconds / self.launch_s) - pending)
         return max(0, min(limits)) if limits else None
+
+    def limit(self, records: Sequence[TrialRecord], pending: int) -> str:
+        """Which limit leaves no further launch, in words; empty where one may still be started."""
+        if self.launches_left(records, pending) != 0:
+            return ""
+        if self.trials is not None and launches_made(records) + pending >= self.trials:
+            return f"its {self.trials} launches are made"
+        hours_s, deadline_s = self._hours_s(), self._deadline_s()
+        if self.deadline and deadline_s is not None and (hours_s is None or deadline_s < hours_s):
+            return f"no launch would end before its deadline, {self.deadline:%H:%M}"
+        return f"no launch would end within its {self.hours:g} h"
 
 
 def _next(deadline: str, now: datetime) -> datetime:

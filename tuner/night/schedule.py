@@ -65,9 +65,10 @@ class Stop:
 class Situation:
     """All that the choice of the next launch depends on.
 
-    `launches_left` is what the budget still allows, None without limit; `exhausted` is whether
-    the search has nothing left to propose; `session_start` is how many records there were when
-    this run began: failures of an earlier run do not stop a later one.
+    `launches_left` is what the budget still allows, None without limit, and `limit` which part of
+    it allows no more; `exhausted` is whether the search has nothing left to propose;
+    `session_start` is how many records there were when this run began: failures of an earlier run
+    do not stop a later one.
     """
 
     space: Space
@@ -78,6 +79,7 @@ class Situation:
     launches_left: int | None
     exhausted: bool
     session_start: int = 0
+    limit: str = ""
 
     @property
     def total(self) -> int | None:
@@ -116,7 +118,7 @@ def next_job(now: Situation) -> Job | Wait | Stop:
     if halted:
         return halted
     if now.launches_left is not None and now.launches_left <= 0:
-        return Wait() if now.pending else Stop("the budget is used up")
+        return Wait() if now.pending else Stop(_used_up(now))
     for choose in (
         _canary,
         _repeat,
@@ -133,6 +135,10 @@ def next_job(now: Situation) -> Job | Wait | Stop:
         if choice is not None:
             return choice
     return Wait() if now.pending else Stop("nothing is left to try or to settle")
+
+
+def _used_up(now: Situation) -> str:
+    return f"the budget is used up{f': {now.limit}' if now.limit else ''}"
 
 
 def _halt(now: Situation) -> Stop | Wait | None:

@@ -83,6 +83,7 @@ class StudyRun:
         Raises HostError where the host gives up, StudyError where the records cannot be written.
         """
         try:
+            self._listener.tick(self.clock)
             while True:
                 choice = self._start_what_can_start()
                 if isinstance(choice, Stop):
@@ -120,6 +121,7 @@ class StudyRun:
             records=records,
             pending=[pending.job for pending in self._pending.values()],
             launches_left=self.clock.launches_left(records, len(self._pending)),
+            limit=self.clock.limit(records, len(self._pending)),
             exhausted=self._exhausted,
             session_start=self._session_start,
         )
