@@ -17,6 +17,7 @@ from tests.nights import (
     rung,
 )
 from tuner.definitions.models import Decision
+from tuner.measuring.replicas import Replicas
 from tuner.verdicts.decision import (
     baseline_drift,
     conclusion,
@@ -415,3 +416,24 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
         effect = concluded(night, SMALL).effect
         held += effect.low_percent < 100 * math.expm1(0.05) < effect.high_percent
     assert 0.92 < held / nights < 0.98
+
+
+def extrapolated(night: Night, *kinds: str) -> Night:
+    """The same launches of the candidate, one server having stood for two."""
+    alone = {"replicas": Replicas(launched=1, of=2)}
+    night.records = [
+        r.model_copy(update=alone) if r.key == "good" and r.kind in kinds else r
+        for r in night.records
+    ]
+    return night
+
+
+def test_what_was_extrapolated_chooses_a_finalist_and_wins_only_by_full_sets():
+    night = extrapolated(with_winner(), "search")
+    assert finalists(night.records[:5], OBJECTIVE, BASELINE)[0] == "good"
+    assert concluded(night).winner_key == "good"
+    guessed = concluded(extrapolated(with_winner(), "search", "confirm"))
+    assert guessed.winner_key is None
+    (finalist,) = guessed.finalists
+    assert finalist.refused == "0 of the 2 fresh launches that a winner needs"
+    assert finalist.trials == ()

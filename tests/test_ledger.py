@@ -2,6 +2,7 @@ import pytest
 
 from tests.nights import BASELINE, Night, failure, objective
 from tuner.definitions.models import Hypothesis
+from tuner.measuring.replicas import Replicas
 from tuner.verdicts.ledger import ledger, null_results, unsettled_hypotheses
 
 OBJECTIVE = objective()
@@ -287,3 +288,15 @@ def test_one_null_or_one_that_moved_something_locates_nothing():
     )
     assert [r.verdict for r in found] == ["no effect", "no effect", "helps", "no effect"]
     assert null_results(found) == []
+
+
+def test_no_verdict_rests_on_a_server_that_stood_for_others():
+    played = night()
+    played.launch("search", "k", 0.3)
+    stated = hypothesis("graphs")
+    played.launch("hypothesis", "h", hypothesis="graphs", duplicate_of=5, outcome="duplicate")
+    assert row(played, stated).verdict == "helps"
+    played.records[5] = played.records[5].model_copy(
+        update={"replicas": Replicas(launched=1, of=2)}
+    )
+    assert row(played, stated).verdict == "not run"

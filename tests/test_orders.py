@@ -8,6 +8,7 @@ from tests.nightly import study
 from tests.samples import record
 from tuner.failures.classifier import Failure
 from tuner.measuring.quality import OutputQuality
+from tuner.measuring.replicas import Replicas
 from tuner.night.orders import order
 from tuner.night.schedule import Job
 
@@ -55,6 +56,13 @@ def test_the_reference_is_the_baselines_mean_and_the_best_is_at_least_one(loaded
     [
         ({}, True, True),
         ({"outcome": "pruned"}, True, False),
+        ({"replicas": Replicas(launched=1, of=2)}, True, False),
+        (
+            {"replicas": Replicas(launched=1, of=2), "outcome": "failed", "failure": FAULT},
+            True,
+            False,
+        ),
+        ({"replicas": Replicas(launched=2, of=2)}, True, True),
         ({"outcome": "failed", "failure": FAULT}, True, True),
         (
             {"outcome": "failed", "failure": FAULT.model_copy(update={"action": "once"})},

@@ -37,6 +37,7 @@ def order(
         host_gpus=study.definition.hardware.gpus,
         replicas=servers,
         objective=study.objective,
+        lengths=study.lengths,
         prune=job.kind == "search",
         reference=base,
         noise=noise_by_rung(records, study.objective),
@@ -66,11 +67,11 @@ def _known(
 
 
 def _does_for(record: TrialRecord, job: Job) -> bool:
+    if record.replicas.extrapolated and job.kind != "search":
+        return False
     if record.failure is not None:
         return record.failure.action == "never" and bool(record.rungs)
-    if job.kind == "search":
-        return record.outcome in ("completed", "pruned")
-    return record.outcome == "completed" and not record.replicas.extrapolated
+    return record.outcome == "completed" or (record.outcome == "pruned" and job.kind == "search")
 
 
 def _baseline_quality(study: LoadedStudy, records: Sequence[TrialRecord]) -> OutputQuality:

@@ -169,7 +169,7 @@ def _launches(arms: Arms, hypothesis: Hypothesis) -> list[TrialRecord]:
     one server stood for several: that is no verdict's ground."""
     stated = [arms.original(r) for r in arms.records if r.hypothesis == hypothesis.id]
     keys = {record.key for record in stated}
-    seen = (r for r in arms.records if r.failure or not r.replicas.extrapolated)
+    seen = (r for r in arms.records if not r.replicas.extrapolated)
     group = [r for r in seen if r.key in keys and r.outcome != "duplicate"]
     fresh = [r for r in group if r.kind == "confirm" and r.outcome != "interrupted"]
     return fresh if len(fresh) >= FRESH_LAUNCHES else group
