@@ -6,17 +6,17 @@ launched alike therefore have the same key. What is not in the engine's version 
 conditions see it as null.
 """
 
-import hashlib
-import json
 from collections.abc import Collection, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from types import MappingProxyType
 from typing import Self
 
 from tuner.definitions.conditions import holds, parameters_of
+from tuner.definitions.configuration import Configuration as Configuration
+from tuner.definitions.configuration import Settings as Settings
+from tuner.definitions.configuration import canonical_key as canonical_key
 from tuner.definitions.cycles import find_cycle
 from tuner.definitions.domain import NotInDomain, adjacent, canonical, grid, show
 from tuner.definitions.models import (
@@ -36,50 +36,6 @@ from tuner.flags.secrets import HIDDEN, is_secret_flag, is_secret_variable
 
 MAX_COUNT = 100_000
 """Spaces with more combinations than this are not counted."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Configuration:
-    """Values of the active parameters, in the order in which the space declares them.
-
-    Two are equal where their keys are: unlike in Python, true is then not 1.
-    """
-
-    values: tuple[tuple[str, Value], ...]
-
-    @property
-    def key(self) -> str:
-        """12 hex digits, the same in every process and for every order of declaration."""
-        return canonical_key(dict(self.values))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Configuration) and self.key == other.key
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def as_dict(self) -> dict[str, Value]:
-        """The values by parameter name."""
-        return dict(self.values)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """A configuration in the engine's terms: flags by name without dashes, variables, a build.
-
-    `bool_styles` says for each flag that is a bool how it is spelt.
-    """
-
-    flags: dict[str, Value] = field(default_factory=dict)
-    env: dict[str, str] = field(default_factory=dict)
-    build: str | None = None
-    bool_styles: dict[str, str] = field(default_factory=dict)
-
-
-def canonical_key(values: Mapping[str, Value]) -> str:
-    """12 hex digits that depend on names and typed values alone, never on their order."""
-    text = json.dumps(dict(values), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def flag_of(name: str, parameter: Parameter) -> str | None:
@@ -118,6 +74,8 @@ class Space:
         self.version = version
         self.unsaid = frozenset(unsaid)
         """Parameters that the study's baseline leaves to the engine."""
+        self.dead: Mapping[str, Value] = {}
+        """Parameters whose flag is read by nothing, each with its value in the baseline."""
         scope = Scope(version=version, pins=pins, unsaid=self.unsaid, builds=builds)
         self._keep(narrow(definition, scope))
         cycle = find_cycle(self._reads)
@@ -129,6 +87,24 @@ class Space:
         other = copy(self)
         other._keep(without(self._narrowed, self.hypotheses, reasons))
         return other
+
+    def ignoring(self, flags: Collection[str], baseline: Configuration) -> Self:
+        """The same where these flags are read by nothing: what differs only in them is one
+        configuration, and they stand where the baseline has them unless something else is said."""
+        other = copy(self)
+        for computed in ("_grids", "_size"):
+            other.__dict__.pop(computed, None)
+        stand = baseline.as_dict()
+        other.dead = {
+            name: stand.get(name, parameter.default)
+            for name, parameter in self.parameters.items()
+            if flag_of(name, parameter) in flags
+        }
+        return other
+
+    def is_idle(self, hypothesis: Hypothesis) -> bool:
+        """Whether the hypothesis changes only what is read by nothing."""
+        return hypothesis.change.keys() <= self.dead.keys()
 
     def _keep(self, narrowed: Narrowed) -> None:
         self._narrowed = narrowed
@@ -214,8 +190,9 @@ class Space:
         return values
 
     def values_of(self, name: str) -> list[Value] | None:
-        """The grid of a parameter as `domain.grid` gives it, None where continuous."""
-        return grid(self.parameters[name])
+        """The grid of a parameter as `domain.grid` gives it, None where continuous; what is read
+        by nothing has one value."""
+        return self._grids[name]
 
     def size(self) -> int | None:
         """How many admissible configurations the grids hold; None where a parameter is continuous
@@ -248,7 +225,7 @@ class Space:
         """
         found: dict[str, Configuration] = {}
         for name, value in configuration.values:
-            for other in adjacent(self.parameters[name], value):
+            for other in () if name in self.dead else adjacent(self.parameters[name], value):
                 neighbour = self._canonical({**configuration.as_dict(), name: other})
                 if self._broken(neighbour.as_dict()) is None:
                     found.setdefault(neighbour.key, neighbour)
@@ -295,7 +272,10 @@ class Space:
 
     @cached_property
     def _grids(self) -> dict[str, list[Value] | None]:
-        return {name: grid(parameter) for name, parameter in self.parameters.items()}
+        return {
+            name: [self.dead[name]] if name in self.dead else grid(parameter)
+            for name, parameter in self.parameters.items()
+        }
 
     def _canonical(self, values: Mapping[str, Value]) -> Configuration:
         for name in values:
@@ -307,14 +287,16 @@ class Space:
         active: dict[str, Value] = {}
         for name in self._order:
             parameter = self.parameters[name]
-            value = _in_domain(name, parameter, values.get(name, parameter.default))
+            usual = self.dead.get(name, parameter.default)
+            value = _in_domain(name, parameter, values.get(name, usual))
             if holds(parameter.when, active):
                 active[name] = value
         return self._ordered(active)
 
     def _ordered(self, values: Mapping[str, Value]) -> Configuration:
         return Configuration(
-            tuple((name, values[name]) for name in self.parameters if name in values)
+            tuple((name, values[name]) for name in self.parameters if name in values),
+            frozenset(self.dead),
         )
 
     def _broken(self, values: Mapping[str, Value]) -> str | None:

@@ -120,9 +120,9 @@ class Encoding:
     """The axes of a space, and the way between its configurations and points on them."""
 
     def __init__(self, space: Space) -> None:
-        self._parameters = space.parameters
+        self._parameters = {n: p for n, p in space.parameters.items() if n not in space.dead}
         self.axes: dict[str, Axis] = {}
-        for name, parameter in space.parameters.items():
+        for name, parameter in self._parameters.items():
             self.axes.update(_axes(name, parameter, space.values_of(name)))
 
     def point(self, configuration: Configuration) -> dict[str, Coordinate]:
@@ -157,7 +157,7 @@ class Encoding:
         active = {
             name
             for name, value in configuration.values
-            if value is not None or isinstance(self.axes[name], Labels)
+            if value is not None or isinstance(self.axes.get(name), Labels)
         }
         return {name: at for name, at in self.point(configuration).items() if name in active}
 
