@@ -177,8 +177,8 @@ def _meant(parameter: Parameter, text: Text) -> list[Value]:
         worded = parameter.style == "value" or parameter.env is not None
         return [_WORDS[text.lower()]] if worded and text.lower() in _WORDS else []
     if isinstance(parameter, ChoiceParameter):
-        found = [c for c in parameter.choices if c is not None and _written(c) == text]
-        return [*found[:1], text][:1]
+        alike = (c for c in parameter.choices if c is not None and _written(c) == text)
+        return [next(alike, text)]
     number = _number(text, whole=isinstance(parameter, IntParameter))
     return [] if number is None else [number]
 

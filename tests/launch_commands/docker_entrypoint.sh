@@ -1,0 +1,1 @@
+docker run --gpus 4 --entrypoint python3 -v "$PWD/models:/models" registry.example.org:5000/serving/vllm:0.10.2 -m vllm.entrypoints.openai.api_server --model /models/Qwen3-Coder-30B-A3B --tensor-parallel-size 4

@@ -1,0 +1,1 @@
+podman run --rm --device nvidia.com/gpu=0 --device nvidia.com/gpu=1 --security-opt=label=disable --userns=keep-id --shm-size=8g -p 8000:8000 -v hf-cache:/root/.cache/huggingface:Z --env HF_TOKEN docker.io/vllm/vllm-openai:v0.10.1.1 --model RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic --tensor-parallel-size=2 --max-model-len=16384

@@ -1,0 +1,1 @@
+NCCL_DEBUG=WARN HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz numactl --cpunodebind=0 --membind=0 /opt/sglang/bin/python3 -u -m sglang.launch_server --model-path /models/Llama-3.3-70B-Instruct --tp=4 --disable-cuda-graph --num-continuous-decode-steps 16 --schedule-conservativeness 0.3

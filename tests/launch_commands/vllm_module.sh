@@ -1,0 +1,1 @@
+nohup python3 -m vllm.entrypoints.openai.api_server --model /mnt/models/Qwen3-32B --served-model-name qwen3-32b qwen --max_model_len 32768 --gpu_memory_utilization 0.90 --disable-log-requests --host 0.0.0.0 --port 8001 > vllm.log 2>&1 &
