@@ -68,7 +68,7 @@ class Runtime:
         found = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
         return cls(program=shutil.which(program) or program, variables=found)
 
-    def ask(self, *words: str, timeout_s: float = _ANSWER_S) -> str:
+    def ask(self, *words: str, timeout_s: float | None = None) -> str:
         """What the runtime prints. Raises HostError where it fails, or is silent for too long."""
         code, out, err = self.call(*words, timeout_s=timeout_s)
         if code != 0:
@@ -76,19 +76,20 @@ class Runtime:
             raise HostError(f"{self._called(words)}: {said}", hint=self._hint())
         return out
 
-    def call(self, *words: str, timeout_s: float = _ANSWER_S) -> tuple[int, str, str]:
+    def call(self, *words: str, timeout_s: float | None = None) -> tuple[int, str, str]:
         """Its exit code, and what it prints where. Raises HostError where there is no answer."""
+        limit_s = _ANSWER_S if timeout_s is None else timeout_s
         try:
             done = subprocess.run(
                 [self.program, *words],
                 env=dict(self.variables),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                timeout=timeout_s,
+                timeout=limit_s,
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            silent = f"{self._called(words)}: no answer in {timeout_s:.0f} s"
+            silent = f"{self._called(words)}: no answer in {limit_s:g} s"
             raise HostError(silent, hint=self._hint()) from error
         except OSError as error:
             missing = f"cannot run {self.program}: {error.strerror}"
@@ -183,11 +184,14 @@ class Container:
         code, out, err = self.runtime.call("logs", self.name)
         return out + err if code == 0 else ""
 
-    def stop(self, grace_s: float) -> None:
-        """Have it end by itself, or killed after that time; what comes of it is seen later."""
-        with suppress(HostError):
-            seconds = str(max(1, round(grace_s)))
-            self.runtime.call("stop", "-t", seconds, self.name, timeout_s=grace_s + _ANSWER_S)
+    def stop(self, grace_s: float) -> bool:
+        """Have it end by itself, or killed after that time; whether the runtime says that it has.
+
+        Raises HostError where it does not answer.
+        """
+        seconds = str(max(1, round(grace_s)))
+        words = ("stop", "-t", seconds, self.name)
+        return self.runtime.call(*words, timeout_s=grace_s + _ANSWER_S)[0] == 0
 
     def remove(self, limit_s: float) -> str:
         """Kill and remove it; empty once the runtime says that it is gone, else why it may not be.

@@ -57,10 +57,13 @@ class Keeper:
             self._note(f"memory ran out in the container: oom_kill {self._oom_kills}")
         return exit_code_of(client)
 
-    def stop(self, grace_s: float) -> None:
-        """Have it end, and remember what ran in it."""
+    def stop(self, grace_s: float) -> bool:
+        """Have it end, and remember what ran in it; whether its client will end by itself."""
         self._inside = tree_of(self._pid) or self._container.processes()
-        self._container.stop(grace_s)
+        try:
+            return self._container.stop(grace_s)
+        except HostError:
+            return False
 
     def remove(self, limit_s: float) -> tuple[int, int, str]:
         """What had to be killed, what is left, and why it is not proven to be gone, if it is not.

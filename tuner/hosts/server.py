@@ -127,6 +127,7 @@ class Server:
             "lease_s": lease_s,
             "grace_s": grace_s,
             "orphan_grace_s": min(grace_s, leftovers.ORPHAN_GRACE_S),
+            "kill_limit_s": KILL_LIMIT_S,
             "job": os.environ.get(JOB_VARIABLE),
             "container": launched.container.stored() if launched.container else None,
         }

@@ -22,6 +22,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ KILL_LIMIT_S = 30.0
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _TICK_S = 0.5
+_CLIENT_S = 5.0
 _CANNOT_EXECUTE = 127
 _ASKED = "asked to stop"
 
@@ -188,11 +190,14 @@ class Supervisor:
         began = time.monotonic()
         tree = self._tree()
         self._add_segments(tree)
-        if self.keeper:
-            self.keeper.stop(self._grace_s())
+        if self.keeper and self.keeper.stop(self._grace_s()):
+            # It says how the container ended, which a client that is told to end does not.
+            self._wait(lambda: self.exit_code is None and bool(self._tree()), _CLIENT_S)
+            tree = self._tree()
         self._terminate(tree)
-        killed, survivors = processes.kill_all(self._tree, KILL_LIMIT_S)
-        inside, left, unproven = self.keeper.remove(KILL_LIMIT_S) if self.keeper else (0, 0, "")
+        limit_s = self.spec.get("kill_limit_s", KILL_LIMIT_S)
+        killed, survivors = processes.kill_all(self._tree, limit_s)
+        inside, left, unproven = self.keeper.remove(limit_s) if self.keeper else (0, 0, "")
         self._report(
             duration_s=time.monotonic() - began,
             killed=len(killed) + inside,
@@ -215,8 +220,11 @@ class Supervisor:
             processes.send(process, signal.SIGTERM)
             # A stopped process hears nothing until it is continued.
             processes.send(process, signal.SIGCONT)
-        end = time.monotonic() + self._grace_s()
-        while self._tree() and time.monotonic() < end:
+        self._wait(lambda: bool(self._tree()), self._grace_s())
+
+    def _wait(self, while_: Callable[[], bool], limit_s: float) -> None:
+        end = time.monotonic() + limit_s
+        while while_() and time.monotonic() < end:
             time.sleep(processes.TICK_S)
 
     def _fail(self, error: OSError) -> None:
