@@ -59,8 +59,9 @@ def judge_value(
     if flag is None or value is None or "." in name:
         return None
     if isinstance(value, bool):
-        unsaid = style == "presence" and not value
-        return None if unsaid or flag.kind in _BOOL_AS[style] else _form(flag, f"is spelt by {style}")
+        if (style == "presence" and not value) or flag.kind in _BOOL_AS[style]:
+            return None
+        return _form(flag, f"is spelt by {style}")
     if flag.kind in ("presence", "negatable"):
         return _form(flag, f"is given {show(value)}")
     return _choice(flag, value)

@@ -1,8 +1,9 @@
 """The engines that can be tuned, behind one protocol (`base.Engine`)."""
 
 from tuner.engines.base import Engine, LaunchSpec
+from tuner.flags.catalogue import Catalogue
 
-__all__ = ["create", "preflight", "version"]
+__all__ = ["catalogue", "create", "preflight", "version"]
 
 
 def create(spec: LaunchSpec) -> Engine:
@@ -23,6 +24,12 @@ def create(spec: LaunchSpec) -> Engine:
 def version(spec: LaunchSpec) -> str | None:
     """The installed version of the engine, asked of its own interpreter without loading it."""
     return create(spec).version()
+
+
+def catalogue(spec: LaunchSpec) -> Catalogue | None:
+    """The flags of the engine, asked of its own parser where it is installed, or as they were
+    recorded of its version; None where neither is there."""
+    return create(spec).catalogue()
 
 
 def preflight(spec: LaunchSpec) -> list[str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from tuner.definitions.models import EngineDefinition, Value
 from tuner.engines.images import Image
 from tuner.engines.spelling import resolve, shell_word, shown_argv, shown_env
+from tuner.flags.catalogue import Catalogue
 from tuner.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -142,6 +143,11 @@ class Engine(Protocol):
     def version(self) -> str | None:
         """The engine's version as installed where it would be launched, asked without loading it;
         None where that cannot be told before a launch."""
+        ...
+
+    def catalogue(self) -> Catalogue | None:
+        """The flags that the engine declares, by its own word or as they were recorded of its
+        version; None where nobody can tell."""
         ...
 
     def preflight(self) -> list[str]:

@@ -23,7 +23,10 @@ from tuner.engines.overrides import Override, overrides
 from tuner.engines.readback import gauges
 from tuner.engines.spelling import resolve, spell, unset_references
 from tuner.errors import EngineError, HostError, HttpError
+from tuner.flags.catalogue import Catalogue
 from tuner.flags.names import canonical, is_variable
+from tuner.flags.probe import ask
+from tuner.flags.record import recorded
 from tuner.hosts.containers import Runtime
 
 if TYPE_CHECKING:
@@ -42,6 +45,14 @@ SIZE_FLAGS = frozenset(
     }
 )
 """The flags that make a configuration larger or smaller, of all engines."""
+
+_CUDA_RUNTIMES = (
+    "nvidia-cuda-runtime",
+    "nvidia-cuda-runtime-cu13",
+    "nvidia-cuda-runtime-cu12",
+    "nvidia-cuda-runtime-cu11",
+)
+"""The distributions that carry it, the newest first."""
 
 QUIET_ENV = {"DO_NOT_TRACK": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "PYTHONUNBUFFERED": "1"}
 
@@ -211,12 +222,20 @@ class CommonEngine:
             return None
         return answer.version if answer else None
 
-    def _installed(self) -> Installed | None:
+    def cuda(self) -> str | None:
+        """The version of the CUDA runtime that it was installed with; None without one."""
+        try:
+            answer = self._installed(_CUDA_RUNTIMES)
+        except EngineError:
+            return None
+        return answer.version if answer else None
+
+    def _installed(self, distributions: tuple[str, ...] | None = None) -> Installed | None:
         return installed(
             self.launch_words(),
             self._checked_env(),
             package=self.module.partition(".")[0],
-            distributions=self.distributions,
+            distributions=distributions or self.distributions,
             image=self._image(),
             image_id=self.image_id(),
         )
@@ -244,6 +263,27 @@ class CommonEngine:
             return Runtime.here(image.runtime).image_id(image.image) if image else None
         except HostError:
             return None
+
+    def catalogue(self) -> Catalogue | None:
+        """The flags of the installed engine, asked of its own parser; those recorded of its
+        version where it cannot be asked, or is not here; None where neither is there.
+
+        The first time it takes as long as an import of the engine, up to a minute.
+        """
+        return self._asked() or self._recorded()
+
+    def _asked(self) -> Catalogue | None:
+        try:
+            words, env, content = self.python_words(), self.python_env(), self.image_id()
+        except EngineError:
+            return None
+        if words is None or (content is None and self._image() is not None):
+            return None
+        return ask(words, env, engine=self.name, distributions=self.distributions, content=content)
+
+    def _recorded(self) -> Catalogue | None:
+        version = self.version() or self.spec.engine.version
+        return recorded(self.name, version) if version else None
 
     def preflight(self) -> list[str]:
         """What would keep this launch from starting on this machine, one sentence each."""

@@ -5,6 +5,7 @@ Nothing of an engine is imported to find out: that would take as long as a launc
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -30,6 +31,12 @@ for name in sys.argv[2:]:
 print(json.dumps([u.find_spec(sys.argv[1]) is not None, version]))
 """
 _QUESTION_TIMEOUT_S = 60.0
+_SHEBANG = re.compile(
+    rb"#! ?(?:/\S*/env (python[\d.]*)|(?:/bin/sh\n'''exec' \"?)?(/[^\s\"]*/python[\d.]*))"
+)
+"""How installers write the interpreter into a script: as it is, by `env`, or where the path is too
+long for the kernel, through a shell."""
+_SHEBANG_BYTES = 512
 
 IMAGE_PYTHON = "python3"
 """The interpreter of an image that names no other."""
@@ -105,11 +112,34 @@ def python_words(
     """
     python = [at for at, word in enumerate(words) if Path(word).name.startswith("python")]
     own = words[: python[-1] + 1] if python else ()
+    if not python and image is None:
+        own = _script_words(words)
     if unset_references([*own, *(image.options if image else ())]):
         return None
     if image is not None:
         return image.asked(tuple(map(resolve, own)) or (IMAGE_PYTHON,), env)
     return tuple(map(resolve, own)) or None
+
+
+def _script_words(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The words up to the interpreter of the script that they run, such as `vllm` or `sglang`."""
+    for at, word in enumerate(words):
+        match = _SHEBANG.match(_beginning(word))
+        if match:
+            return (*words[:at], (match[1] or match[2]).decode())
+    return ()
+
+
+def _beginning(word: str) -> bytes:
+    """How the file begins that a shell would run for this word; nothing where it has none."""
+    path = shutil.which(word)
+    if path is None:
+        return b""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(_SHEBANG_BYTES)
+    except OSError:
+        return b""
 
 
 def installed(

@@ -13,7 +13,9 @@ from tuner.engines.base import LaunchSpec
 from tuner.engines.interpreter import in_folder, launch_words
 from tuner.engines.sglang import SGLangEngine
 from tuner.errors import DefinitionError, EngineError
-from tuner.flags.sglang import FLAGS
+from tuner.flags.catalogue import Catalogue, Kind
+from tuner.flags.catalogue import Flag as CatalogueFlag
+from tuner.flags.sglang import FLAGS, Flag
 from tuner.flags.sglang_table import VERSION
 
 _HOME = str(Path(tuner.__file__).parent.parent)
@@ -54,6 +56,17 @@ class RehearsalEngine(SGLangEngine):
         """The version whose command line it takes."""
         return f"{VERSION} (rehearsal)"
 
+    def catalogue(self) -> Catalogue:
+        """Its command line; what is dead in it is what the surface says."""
+        dead = load(self._surface, Surface).dead
+        return Catalogue(
+            engine=self.name,
+            version=f"of SGLang {VERSION}",
+            how="built in",
+            flags=[_declared(flag) for flag in FLAGS.values()],
+            dead=dict.fromkeys(dead, self._surface.name),
+        )
+
     def package_faults(self) -> list[str]:
         """Flags that its command line does not know; the rest comes with the tuner."""
         return [
@@ -70,3 +83,14 @@ class RehearsalEngine(SGLangEngine):
         except DefinitionError as exc:
             return [str(problem) for problem in exc.problems]
         return []
+
+
+def _declared(flag: Flag) -> CatalogueFlag:
+    kind: Kind = "presence" if flag.kind is None else "list" if flag.several else "value"
+    return CatalogueFlag(
+        name=flag.name,
+        aliases=list(flag.aliases),
+        kind=kind,
+        choices=list(flag.choices) or None,
+        default=flag.default,
+    )

@@ -22,15 +22,20 @@ SOURCE_TIMEOUT_S = 600.0
 
 
 def ask(
-    words: tuple[str, ...], env: Mapping[str, str], *, engine: str, distributions: tuple[str, ...]
+    words: tuple[str, ...],
+    env: Mapping[str, str],
+    *,
+    engine: str,
+    distributions: tuple[str, ...],
+    content: str | None = None,
 ) -> Catalogue | None:
     """The flags of the engine that this Python has, kept until any of its files changes; None
     where it has none or cannot be asked.
 
-    The first time takes as long as the engine's import and a look through its source: up to a
-    minute.
+    `content` is what else it depends on, such as the digest of an image. The first time takes as
+    long as the engine's import and a look through its source: up to a minute.
     """
-    return _ask(words, tuple(sorted(env.items())), engine, distributions)
+    return _ask(words, tuple(sorted(env.items())), engine, distributions, content)
 
 
 @lru_cache(maxsize=32)
@@ -39,13 +44,15 @@ def _ask(
     env: tuple[tuple[str, str], ...],
     engine: str,
     distributions: tuple[str, ...],
+    content: str | None,
 ) -> Catalogue | None:
     python = _Python(words, dict(env))
     found = python.answer(stamp, engine, *distributions, timeout_s=STAMP_TIMEOUT_S)
     if not isinstance(found, dict) or not found.get("version"):
         return None
     asked = (str(stamp_of(module)) for module in (declared, reads))
-    identity = (*words, engine, found["version"], found["folder"], found["stamp"], *asked)
+    where = (found["version"], found["folder"], found["stamp"])
+    identity = (*words, engine, content or "", *where, *asked)
     catalogue = cache.kept(*identity)
     if catalogue is None:
         catalogue = _look(python, engine, found["version"])
