@@ -69,6 +69,7 @@ def study(folder: Path, budget: dict[str, Any], **changes: Any) -> LoadedStudy:
         space=searched,
         objective=OBJECTIVE,
         baseline=searched.configuration({}),
+        lengths=((64, 64),),
     )
 
 

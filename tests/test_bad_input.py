@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from tuner.definitions.models import Objective, SpaceDefinition
-from tuner.definitions.validation import load, load_study
+from tuner.definitions.validation import load, load_objective, load_study
 from tuner.errors import DefinitionError
 
 FOLDER = Path(__file__).parent / "bad_input"
@@ -23,6 +23,8 @@ def message_of() -> str:
 
 
 def load_file(name: str) -> object:
+    if name == "objective.yaml":
+        return load_objective(Path(name))
     return load(Path(name), ALONE[name]) if name in ALONE else load_study(Path(name))
 
 

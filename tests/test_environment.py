@@ -110,6 +110,16 @@ def test_what_was_measured_may_not_change(night, file, old, new, said):
     assert re.search(said, refusal(night)), refusal(night)
 
 
+def test_the_lengths_of_a_trace_may_not_change(tmp_path):
+    traced = folder(tmp_path)
+    edit(traced, "objective.yaml", "input_tokens: 32\noutput_tokens: 32\n", "trace: t.jsonl\n")
+    (traced / "t.jsonl").write_text('{"input_length": 5, "output_length": 7}\n')
+    remember_or_refuse(traced, identity(load_study(traced), [GPU]))
+    again(traced)
+    (traced / "t.jsonl").write_text('{"input_length": 5, "output_length": 8}\n')
+    assert re.search(r"trace was .* and is .* now", refusal(traced))
+
+
 def test_what_reads_records_is_told_how_the_files_changed(night):
     assert changed_since(load_study(night)) == ""
     edit(night, "objective.yaml", "window_s: 20", "window_s: 30")
@@ -164,6 +174,7 @@ def test_other_hardware_is_refused_with_both_names(night, host, said):
     ("file", "old", "new"),
     [
         ("study", "trials: 26", "trials: 260"),
+        ("study", "surface: surface.yaml", "surface: surface.yaml, start_s: 5"),
         ("study", "budget: {trials: 26}", "budget: {hours: 8, deadline: '07:30'}"),
         (
             "study",

@@ -38,6 +38,7 @@ def loaded(**changes) -> LoadedStudy:
         space=space,
         objective=OBJECTIVE,
         baseline=space.configuration({}),
+        lengths=made.lengths,
     )
 
 

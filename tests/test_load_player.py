@@ -39,9 +39,8 @@ def log_of(truth: str) -> list[dict[str, Any]]:
 
 
 def plan(concurrency: int = 4, **other) -> RungPlan:
-    values = {
-        "input_tokens": 16,
-        "output_tokens": 40,
+    values: dict[str, Any] = {
+        "lengths": ((16, 40),),
         "warmup_s": 0.3,
         "window_s": 1.0,
         "prompt_seed": 1,
@@ -198,7 +197,7 @@ def test_a_server_that_counts_more_than_was_asked_gets_nothing(truth):
 
 
 def test_streams_start_as_if_they_had_run_for_long(truth):
-    result = played(truth, "interval_ms=5", plan(8, output_tokens=80))
+    result = played(truth, "interval_ms=5", plan(8, lengths=((16, 80),)))
     first = {t.stream: t for t in result.timings if t.index == 0}
     assert len(first) == 8
     assert len({t.requested_tokens for t in first.values()}) == 8
@@ -224,7 +223,7 @@ def test_each_stream_sends_its_next_request_when_the_last_ended(truth):
 
 def test_what_is_under_way_at_the_end_is_cut_not_awaited(truth):
     begun = time.perf_counter()
-    result = played(truth, "interval_ms=100", plan(4, output_tokens=4000))
+    result = played(truth, "interval_ms=100", plan(4, lengths=((16, 4000),)))
     assert time.perf_counter() - begun < 4
     assert len(result.timings) == 4
     for timing in result.timings:

@@ -78,6 +78,13 @@ def test_hours_are_as_many_launches_as_fit(night):
     assert sum(p.launches for p in made.parts) == made.launches_left
 
 
+def test_a_study_may_say_how_long_a_start_takes_until_it_is_measured(night):
+    edit(night, "study.yaml", "surface: surface.yaml", "surface: surface.yaml, start_s: 300")
+    assert planned(night).launch_s == pytest.approx(LAUNCH_S - 0.8 + 300)
+    keep(night, launch(load_study(night), 0, duration_s=20.0))
+    assert planned(night).launch_s == pytest.approx(20.0)
+
+
 def test_the_narrowest_limit_counts(night):
     assert planned(night, "{hours: 8, trials: 10}").launches_left == 10
 

@@ -260,8 +260,7 @@ def _measured(engine, concurrency, *, tokens=64):
     )
     plan = RungPlan(
         concurrency=concurrency,
-        input_tokens=16,
-        output_tokens=tokens,
+        lengths=((16, tokens),),
         warmup_s=30.0,
         window_s=75.0,
         prompt_seed=1,

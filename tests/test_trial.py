@@ -114,6 +114,15 @@ def test_the_files_of_a_launch_hold_the_command_the_log_and_every_request(trial)
     assert not {"prompt", "text"} & requests[0].keys()
 
 
+def test_requests_have_the_lengths_of_a_trace(trial):
+    record = trial.run(lengths=((8, 16), (24, 64)))
+    assert record.outcome == "completed"
+    with gzip.open(trial.folder / "trial" / "requests.jsonl.gz", "rt") as lines:
+        requests = [json.loads(line) for line in lines]
+    whole = [r for r in requests if r["done_s"] is not None and r["index"] > 0]
+    assert {(r["input_tokens"], r["output_tokens"]) for r in whole} == {(8, 16), (24, 64)}
+
+
 def test_a_twin_of_an_earlier_trial_is_not_measured_again(trial):
     first = trial.run()
     again = trial.run(known={first.effective_key: 7})

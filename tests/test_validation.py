@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tuner.definitions.models import Objective, SpaceDefinition, StudyDefinition
 from tuner.definitions.surface import Surface
-from tuner.definitions.validation import load, load_study
+from tuner.definitions.validation import load, load_objective, load_study
 from tuner.errors import DefinitionError
 
 GOOD = Path(__file__).parent / "bad_input" / "good"
@@ -152,6 +152,39 @@ def test_one_file_is_loaded_by_itself(study):
     assert load(study / "objective.yaml", Objective).output_tokens == 32
     with pytest.raises(DefinitionError, match="missing key 'parameters'"):
         load(study / "objective.yaml", SpaceDefinition)
+
+
+TRACED = "ladder: [{concurrency: 1}]\ntrace: t.jsonl\n"
+TWO = '{"input_length": 5, "output_length": 7}\n{"input_length": 9, "output_length": 2}\n'
+
+
+def test_a_study_has_the_lengths_of_its_objective(study):
+    assert load_study(study).lengths == ((64, 32),)
+    assert load_objective(study / "objective.yaml")[1] == ((64, 32),)
+    assert "trace" not in load_study(study).digests
+
+
+def test_or_those_of_its_trace_and_its_digest_changes_with_what_the_trace_says(study):
+    (study / "objective.yaml").write_text(TRACED)
+    (study / "t.jsonl").write_text(TWO)
+    loaded = load_study(study)
+    assert loaded.lengths == load_objective(study / "objective.yaml")[1] == ((5, 7), (9, 2))
+    (study / "t.jsonl").write_text(TWO.replace("5,", "5 ,"))
+    assert load_study(study).digests == loaded.digests
+    (study / "t.jsonl").write_text(TWO.replace("5,", "6,"))
+    assert load_study(study).digests["trace"] != loaded.digests["trace"]
+
+
+def test_a_trace_that_is_not_there_is_told_with_what_was_meant(study):
+    (study / "objective.yaml").write_text(TRACED.replace("t.jsonl", "trac.jsonl"))
+    (study / "trace.jsonl").write_text(TWO)
+    with pytest.raises(
+        DefinitionError, match=r"trace: no such file: .*\(did you mean 'trace\.jsonl'"
+    ):
+        load_study(study)
+    (study / "trac.jsonl").mkdir()
+    with pytest.raises(DefinitionError, match="found a folder, expected JSON lines"):
+        load_study(study)
 
 
 @pytest.mark.parametrize("path", sorted(Path(__file__).parent.parent.glob("objectives/*.yaml")))

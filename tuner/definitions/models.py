@@ -164,11 +164,16 @@ class Decision(Frozen):
 
 
 class Objective(Frozen):
-    """`objectives/*.yaml`: what load is played and what is scored."""
+    """`objectives/*.yaml`: what load is played and what is scored.
+
+    Requests are all of one length (`input_tokens`, `output_tokens`), or of those in `trace`, a file
+    of JSON lines whose path starts at the objective's folder.
+    """
 
     ladder: list[Rung] = Field(min_length=1)
-    input_tokens: int = Field(ge=1)
-    output_tokens: int = Field(ge=2)
+    input_tokens: int | None = Field(default=None, ge=1)
+    output_tokens: int | None = Field(default=None, ge=2)
+    trace: str | None = Field(default=None, min_length=1)
     score: Literal["output", "total", "input"] = "output"
     slos: list[str] = []
     warmup_s: float = Field(default=5.0, ge=0)
@@ -201,6 +206,8 @@ class EngineDefinition(Launch):
     `builds` are further launches of the same engine that a build parameter selects by name. A
     rehearsal needs a `surface` and may leave the launch out. `version` is what spaces with
     `versions` are read for where the engine is not installed; where it is, both must agree.
+    `start_s` is about how long a launch takes until it is ready: plans count with it before
+    anything was measured.
     """
 
     name: Literal["vllm", "sglang", "rehearsal"]
@@ -208,6 +215,7 @@ class EngineDefinition(Launch):
     containers: Containers = Containers()
     surface: str | None = None
     builds: dict[str, Launch] = {}
+    start_s: float | None = Field(default=None, gt=0)
     ready_timeout_s: float = Field(default=1800.0, gt=0)
 
 

@@ -10,7 +10,18 @@ from tuner.errors import TunerError
 
 
 def check_objective(source: Source, objective: Objective, findings: Findings) -> None:
-    """Note concurrencies that come twice and SLOs that do not parse."""
+    """Note lengths that are missing or said twice, concurrencies that come twice, and SLOs that do
+    not parse."""
+    for name, tokens in (
+        ("input_tokens", objective.input_tokens),
+        ("output_tokens", objective.output_tokens),
+    ):
+        if tokens is None and objective.trace is None:
+            message, hint = f"missing key '{name}'", "or name a trace, which has lengths of its own"
+            findings.add(source, (), message, hint, key=True)
+        elif tokens is not None and objective.trace is not None:
+            message = "stands beside a trace, which has lengths of its own"
+            findings.add(source, (name,), message, "keep one", key=True)
     seen: dict[int, int] = {}
     for index, rung in enumerate(objective.ladder):
         place: Place = ("ladder", index, "concurrency")

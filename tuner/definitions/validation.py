@@ -3,10 +3,10 @@
 import hashlib
 import json
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -20,6 +20,7 @@ from tuner.definitions.space_checks import check_space
 from tuner.definitions.study_checks import check_study
 from tuner.definitions.surface import Surface
 from tuner.definitions.together import check_together, space_of
+from tuner.definitions.trace import Trace, read_trace
 from tuner.definitions.versions import is_version
 from tuner.definitions.yaml_source import Place, Source, read
 from tuner.errors import DefinitionError, Problem
@@ -28,6 +29,8 @@ from tuner.flags import sglang_table
 STUDY_FILE = "study.yaml"
 
 Model = TypeVar("Model", bound=BaseModel)
+Lengths = tuple[tuple[int, int], ...]
+"""(input, output) tokens of requests: one pair for all of them, or those of a trace."""
 VersionOf = Callable[[Path, StudyDefinition], str | None]
 """The version of the engine that a study in this folder would launch, None where nobody knows."""
 
@@ -37,8 +40,8 @@ class LoadedStudy:
     """A study whose files agree.
 
     `folder` is absolute: jobs run in another folder than the one where its name was typed.
-    `digests` holds one for each of `study`, `space`, `objective`, `surface`: of what they say, not
-    of how it is written.
+    `digests` holds one for each of `study`, `space`, `objective`, `surface`,
+    `trace`: of what they say, not of how it is written.
     """
 
     folder: Path
@@ -46,8 +49,19 @@ class LoadedStudy:
     space: Space
     objective: Objective
     baseline: Configuration
+    lengths: Lengths
     surface: Surface | None = None
     digests: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, Source] = field(default_factory=dict, repr=False)
+    """The files of `study` and `space` as they are written: for what is found wrong later."""
+    dead: dict[str, str] = field(default_factory=dict)
+    """Flags that are declared and read by nothing, each with a sentence that says so."""
+
+    def knowing(self, dead: Mapping[str, str]) -> Self:
+        """The same study where these flags are known to be read by nothing."""
+        space = self.space.ignoring(dead, self.baseline)
+        baseline = space.configuration(self.baseline.as_dict())
+        return replace(self, space=space, baseline=baseline, dead=dict(dead))
 
 
 def load(path: Path, model: type[Model]) -> Model:
@@ -55,6 +69,25 @@ def load(path: Path, model: type[Model]) -> Model:
     loader = _Loader()
     value = loader.load(path, model)
     return loader.findings.settled(value)
+
+
+def load_objective(path: Path) -> tuple[Objective, Lengths]:
+    """An objective by itself, with the lengths of its requests.
+
+    Raises DefinitionError with the faults of all files.
+    """
+    loader = _Loader()
+    objective = loader.load(path, Objective)
+    trace = loader.trace(objective)
+    settled = loader.findings.settled(objective)
+    return settled, lengths_of(settled, trace)
+
+
+def lengths_of(objective: Objective, trace: Trace | None = None) -> Lengths:
+    """The lengths of the objective's requests: those of its trace, or its one."""
+    if trace is not None:
+        return trace.lengths
+    return ((objective.input_tokens or 0, objective.output_tokens or 0),)
 
 
 def load_study(path: Path, version_of: VersionOf | None = None) -> LoadedStudy:
@@ -67,6 +100,7 @@ def load_study(path: Path, version_of: VersionOf | None = None) -> LoadedStudy:
     study = loader.load(study_path, StudyDefinition)
     space_definition = loader.refer(("space",), SpaceDefinition)
     objective = loader.refer(("objective",), Objective)
+    trace = loader.trace(objective)
     surface = loader.refer(("engine", "surface"), Surface) if loader.rehearses() else None
     space, baseline = loader.together(study, space_definition)
     settled = loader.findings.settled
@@ -76,6 +110,7 @@ def load_study(path: Path, version_of: VersionOf | None = None) -> LoadedStudy:
         space=settled(space),
         objective=settled(objective),
         baseline=settled(baseline),
+        lengths=lengths_of(settled(objective), trace),
         surface=surface,
         digests={
             name: _digest(value)
@@ -84,8 +119,13 @@ def load_study(path: Path, version_of: VersionOf | None = None) -> LoadedStudy:
                 "space": space_definition,
                 "objective": objective,
                 "surface": surface,
+                "trace": trace,
             }.items()
             if value is not None
+        },
+        sources={
+            "study": loader.sources[StudyDefinition],
+            "space": loader.sources[SpaceDefinition],
         },
     )
 
@@ -117,20 +157,43 @@ class _Loader:
     def refer(self, place: Place, model: type[Model]) -> Model | None:
         """The value of a file that the study names at a place, where it names one."""
         source = self.sources.get(StudyDefinition)
-        reference = _text_at(source, place) if source is not None else None
-        if source is None or not reference:
+        path = (
+            self._referred(source, place, "a YAML file", "*.y*ml") if source is not None else None
+        )
+        return self.load(path, model) if path is not None else None
+
+    def trace(self, objective: Objective | None) -> Trace | None:
+        """The trace that the objective names, where it names one."""
+        source = self.sources.get(Objective)
+        path = None
+        if source is not None and objective is not None and objective.trace is not None:
+            path = self._referred(source, ("trace",), "JSON lines", "*.jsonl")
+        if path is None:
+            return None
+        name = os.path.normpath(path)
+        read = read_trace(path, name)
+        if isinstance(read, Trace):
+            return read
+        self.findings.extend(name, read)
+        return None
+
+    def _referred(self, source: Source, place: Place, kind: str, pattern: str) -> Path | None:
+        """The file that is named at a place of another, where it is there."""
+        reference = _text_at(source, place)
+        if not reference:
             return None
         path = Path(source.name).parent / reference
         if path.exists() and not path.is_dir():
-            return self.load(path, model)
+            return path
         if path.is_dir():
-            message = f"found a folder, expected a YAML file: {os.path.normpath(path)}"
+            message = f"found a folder, expected {kind}: {os.path.normpath(path)}"
             self.findings.add(source, place, message)
             return None
-        others = {other.name for other in path.parent.glob("*.y*ml")} - {Path(source.name).name}
+        others = {o.name for o in path.parent.glob(pattern)} - {Path(source.name).name}
         near = did_you_mean(path.name, sorted(others))
         message = f"no such file: {os.path.normpath(path)}{near}"
-        hint = "paths start at the folder of the study file" if not near else ""
+        owner = "objective" if source is self.sources.get(Objective) else "study"
+        hint = f"paths start at the folder of the {owner} file" if not near else ""
         self.findings.add(source, place, message, hint)
         return None
 

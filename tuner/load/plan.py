@@ -30,13 +30,14 @@ class Target:
 class RungPlan:
     """A closed loop: `concurrency` streams, each sends its next request when the last ended.
 
-    Seconds are on the load's clock. No two rungs of different `rung_index` on one `prompt_seed`
-    share a prompt, so that nothing a server remembers helps.
+    `lengths` are (input, output) tokens: one pair for all requests, or those of a trace, which are
+    taken in an order of `order_seed`, over and over. Seconds are on the load's clock. No two rungs
+    of different `rung_index` on one `prompt_seed` share a prompt, so that nothing a server
+    remembers helps.
     """
 
     concurrency: int
-    input_tokens: int
-    output_tokens: int
+    lengths: tuple[tuple[int, int], ...]
     warmup_s: float
     window_s: float
     prompt_seed: int

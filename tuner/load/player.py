@@ -12,7 +12,7 @@ from tuner.http.connection import RawExchange
 from tuner.load.channels import Channel, open_channels
 from tuner.load.dialects import DIALECTS, Reply, decode, spread
 from tuner.load.plan import Played, RungPlan, Target
-from tuner.load.prompts import Prompts, residual_lengths
+from tuner.load.prompts import Lengths, Prompts
 from tuner.measuring.measurement import RequestTiming
 
 Probe = Callable[[], Awaitable[tuple[float, float] | None]]
@@ -80,14 +80,17 @@ class _Rung:
         self._plan = plan
         self._channels = channels
         self._dialect = DIALECTS[target.api]
+        self._lengths = Lengths(
+            plan.lengths,
+            streams=plan.concurrency,
+            seed=plan.order_seed,
+            rung_index=plan.rung_index,
+        )
         self._prompts = Prompts(
             seed=plan.prompt_seed,
             rung_index=plan.rung_index,
             vocab_size=target.vocab_size,
-            longest=plan.input_tokens + plan.output_tokens,
-        )
-        self._residuals = residual_lengths(
-            plan.concurrency, plan.output_tokens, seed=plan.order_seed, rung_index=plan.rung_index
+            longest=self._lengths.longest,
         )
         self._asked: list[_Asked] = []
         self._samples: list[tuple[float, float, float]] = []
@@ -155,10 +158,9 @@ class _Rung:
             await self._pause(min(_LONGEST_BACKOFF_S, backoff_s))
 
     async def _ask(self, stream: int, index: int) -> RawExchange | None:
-        output_tokens = self._plan.output_tokens
-        done = 0 if index else output_tokens - self._residuals[stream]
-        prompt = self._prompts.next(self._plan.input_tokens + done)
-        body = self._dialect.body(self._target.model, prompt, output_tokens - done)
+        asking = self._lengths.next() if index else self._lengths.first(stream)
+        prompt = self._prompts.next(asking.input_tokens + asking.done)
+        body = self._dialect.body(self._target.model, prompt, asking.output_tokens)
         asked_s = perf_counter()
         try:
             raw = await self._channels[stream].post(body)
@@ -169,7 +171,7 @@ class _Rung:
                 stream=stream,
                 index=index,
                 input_tokens=len(prompt),
-                output_tokens=output_tokens - done,
+                output_tokens=asking.output_tokens,
                 raw=raw,
             )
         )

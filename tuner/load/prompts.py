@@ -1,6 +1,9 @@
 """What is asked: token ids that no server has seen before, and lengths that need no first wave."""
 
 import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import cycle
 
 FIRST_ID = 10
 """Below it lie the ids that tokenizers keep for themselves."""
@@ -45,14 +48,45 @@ class Prompts:
         return digits
 
 
-def residual_lengths(streams: int, output_tokens: int, *, seed: int, rung_index: int) -> list[int]:
-    """How many tokens the first request of each stream still has to generate.
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """A request to make; `done` tokens of its output lie before it, as part of its prompt."""
+
+    input_tokens: int
+    output_tokens: int
+    done: int = 0
+
+
+class Lengths:
+    """How long the requests of a rung are: all alike, or those of a trace in an order of the seed.
 
     In a loop that has run for long, a request met at random has a uniform share of its output
     before it; starting there spares the wait for the first wave to spread out. The shares are
-    stratified over the streams: each is uniform, together they leave no gap.
+    stratified over the streams: each is uniform, together they leave no gap. Of a trace, a long
+    answer is met more often: the first wave is drawn in proportion to output.
     """
-    rng = random.Random(f"{seed} {rung_index}")  # noqa: S311  # reproducible
-    shares = [(index + rng.random()) / streams for index in range(streams)]
-    rng.shuffle(shares)
-    return [1 + int(share * output_tokens) for share in shares]
+
+    def __init__(
+        self, lengths: Sequence[tuple[int, int]], *, streams: int, seed: int, rung_index: int
+    ) -> None:
+        rng = random.Random(f"{seed} {rung_index}")  # noqa: S311  # reproducible
+        shares = [(index + rng.random()) / streams for index in range(streams)]
+        rng.shuffle(shares)
+        order = random.Random(f"{seed} {rung_index} trace")  # noqa: S311
+        met = order.choices(lengths, weights=[output for _, output in lengths], k=streams)
+        self._first = [_under_way(*pair, share) for pair, share in zip(met, shares, strict=True)]
+        self._coming = cycle(order.sample(lengths, k=len(lengths)))
+        self.longest = max(input_tokens + output for input_tokens, output in lengths)
+
+    def first(self, stream: int) -> Asking:
+        """The request that a stream is met with."""
+        return self._first[stream]
+
+    def next(self) -> Asking:
+        """The next request of whichever stream asks."""
+        return Asking(*next(self._coming))
+
+
+def _under_way(input_tokens: int, output_tokens: int, share: float) -> Asking:
+    left = 1 + int(share * output_tokens)
+    return Asking(input_tokens, left, done=output_tokens - left)

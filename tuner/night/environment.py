@@ -49,13 +49,14 @@ def _written(study: LoadedStudy) -> dict[str, Any]:
         h["id"]: {"change": h["change"], "depends_on": h["depends_on"]} for h in space["hypotheses"]
     }
     written = {
-        "engine": definition.engine.model_dump(mode="json", exclude={"ready_timeout_s"}),
+        "engine": definition.engine.model_dump(mode="json", exclude={"ready_timeout_s", "start_s"}),
         "model": definition.model,
         "fixed": definition.fixed.model_dump(mode="json"),
         "baseline": study.baseline.as_dict(),
         "space": space,
         "objective": study.objective.model_dump(mode="json"),
         "surface": study.digests.get("surface"),
+        "trace": study.digests.get("trace"),
     }
     parameters = study.space.parameters.items()
     secrets = {name for name, p in parameters if shown(name, p, "a value") == HIDDEN}
@@ -136,6 +137,19 @@ def remembered(folder: Path) -> Mapping[str, Any] | None:
     """
     path = folder / FILE
     return _stored(path) if path.exists() else None
+
+
+def measured_by(folder: Path) -> dict[str, str]:
+    """The program and the system that a study was begun with; empty before the first launch.
+
+    Raises RecordsError as `remembered` does.
+    """
+    path = folder / FILE
+    if not path.exists():
+        return {}
+    _stored(path)
+    machine = json.loads(path.read_text()).get("machine", {})
+    return {str(name): str(value) for name, value in dict(machine).items()}
 
 
 def unlike(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:

@@ -56,12 +56,13 @@ def time_scale(study: LoadedStudy) -> float:
 
 
 def expected_launch_s(study: LoadedStudy, records: Sequence[TrialRecord]) -> float:
-    """Real seconds that a whole launch takes: the mean of the last ten, or start-up typical of
-    the engine plus the ladder."""
+    """Real seconds that a whole launch takes: the mean of the last ten, or the start-up that the
+    study expects (typical of the engine where it says nothing) plus the ladder."""
     made = [record.duration_s for record in records if record.outcome == "completed"][-10:]
     if made:
         return sum(made) / len(made)
-    return TYPICAL_START_S[study.definition.engine.name] + ladder_s(study) + STOP_S
+    engine = study.definition.engine
+    return (engine.start_s or TYPICAL_START_S[engine.name]) + ladder_s(study) + STOP_S
 
 
 def ladder_s(study: LoadedStudy) -> float:

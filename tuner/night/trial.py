@@ -57,6 +57,7 @@ class TrialOrder(Frozen):
     host_gpus: int | None = None
     replicas: Replicas = Replicas()
     objective: Objective
+    lengths: tuple[tuple[int, int], ...]
     prune: bool = False
     reference: dict[int, float] = {}
     noise: dict[int, float] = {}
@@ -251,8 +252,7 @@ async def _play(order: TrialOrder, serving: _Serving, rung: Rung, index: int) ->
     )
     plan = RungPlan(
         concurrency=order.replicas.streams(rung.concurrency),
-        input_tokens=objective.input_tokens,
-        output_tokens=objective.output_tokens,
+        lengths=order.lengths,
         warmup_s=objective.warmup_s,
         window_s=objective.window_s,
         prompt_seed=objective.seeds.prompts,
