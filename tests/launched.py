@@ -23,9 +23,14 @@ with open(os.environ["CALLED"], "a") as file:
 _NOISE = frozenset({"PWD", "OLDPWD", "SHLVL", "_", "CALLED", "PATH", "HOME"})
 
 ALIASES = {
-    **{"tp": "tp-size", "dp": "dp-size", "ep": "ep-size", "pp": "pp-size", "model": "model-path"},
-    **{"-tp": "tensor-parallel-size", "-O": "optimization-level"},
+    "tp": "tp-size",
+    "dp": "dp-size",
+    "ep": "ep-size",
+    "model": "model-path",
+    "-tp": "tensor-parallel-size",
 }
+_SEVERAL = frozenset({"cuda-graph-bs", "lora-paths", "served-model-name"})
+_ALONE = frozenset({"enforce-eager"})
 CONTAINER_ALONE = frozenset(
     {"-d", "-it", "-itd", "--rm", "--init", "--privileged", "--detach", "-i", "-t"}
 )
@@ -99,13 +104,7 @@ def read_argv(argv: Sequence[str], env: Mapping[str, str], image: str = "") -> L
         elif flag:
             name = _name(flag[1])
             flags[name] = [] if flag[2] is None else [flag[2]]
-        elif (
-            name is None
-            or flags[name]
-            and name not in {"cuda-graph-bs", "lora-paths"} | {"served-model-name"}
-        ):
-            model = word
-        elif name in {"enforce-eager"}:
+        elif name is None or name in _ALONE or (flags[name] and name not in _SEVERAL):
             model = word
         else:
             flags[name].append(word)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from tuner.starting.pasted import EngineName
 
-SHIPPED = Path(__file__).parent / "library"
+SHIPPED = Path(__file__).parent / "shipped"
 
 Kind = Literal["search_spaces", "objectives"]
 

@@ -237,12 +237,15 @@ class _Reader:
         return text
 
     def _string(self, node: Node) -> str:
-        """Between the quotes; blanks before an expansion belong to no node of the tree."""
+        """Between the quotes; blanks before an expansion belong to its dollar in the tree."""
         parts, at = [], node.start_byte + 1
         for child in node.named_children:
             parts.append(_unescaped(self.data[at : child.start_byte].decode()))
-            inner = child.type == "string_content"
-            parts.append(_unescaped(self._source(child)) if inner else self._text(child))
+            source = self._source(child)
+            if child.type == "string_content":
+                parts.append(_unescaped(source))
+            else:
+                parts += [source[: len(source) - len(source.lstrip())], self._text(child)]
             at = child.end_byte
         return "".join([*parts, _unescaped(self.data[at : node.end_byte - 1].decode())])
 
@@ -268,6 +271,8 @@ class _Reader:
         if sign in {":-", "-", ":=", "="} and name not in self.variables:
             default = "".join(self._text(child) for child in inner[1:])
             self.defaults.append(f"{name} was taken as its default, '{default}'")
+            if sign not in {":=", "="}:
+                return default
             self.variables[name] = default
         elif sign not in {"", ":-", "-", ":=", "=", ":?", "?"}:
             raise self._why(node, "an expansion")
