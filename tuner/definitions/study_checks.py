@@ -18,8 +18,8 @@ RESERVED: Mapping[str, str] = {
 
 def check_study(source: Source, study: StudyDefinition, findings: Findings) -> None:
     """Note what is wrong with a study by itself."""
-    faults = [*_engine_faults(study), *_version_faults(study), *_budget_faults(study)]
-    for place, message, hint in faults:
+    faults = [*_engine_faults(study), *_container_faults(study), *_version_faults(study)]
+    for place, message, hint in [*faults, *_budget_faults(study)]:
         findings.add(source, place, message, hint, key=True)
     _check_fixed(source, findings)
 
@@ -50,6 +50,32 @@ def _engine_faults(study: StudyDefinition) -> Iterator[Fault]:
     if not rehearsal and engine.surface is not None:
         message = f"found a surface, but {engine.name} is a real engine"
         yield ("engine", "surface"), message, "only a rehearsal has one"
+
+
+_SET_BY_THE_TUNER: Mapping[str, str] = {
+    **dict.fromkeys(("-d", "--detach", "-i", "--interactive", "-t", "--tty"), "it stays attached"),
+    **dict.fromkeys(("--name", "--cidfile", "--rm", "--init", "--pull"), "the tuner gives it"),
+    **dict.fromkeys(("--gpus", "--cpuset-cpus"), "every launch gets those of its slot"),
+    **dict.fromkeys(("-p", "--publish", "-P", "--publish-all"), "'network' decides"),
+    **dict.fromkeys(("--network", "--net"), "'network' decides"),
+    "--entrypoint": "'command' names the words inside the image",
+    "--restart": "what has ended must stay so",
+}
+
+
+def _container_faults(study: StudyDefinition) -> Iterator[Fault]:
+    engine = study.engine
+    place: Place = ("engine", "containers")
+    images = [launch for launch in (engine, *engine.builds.values()) if launch.image is not None]
+    if "containers" in engine.model_fields_set and not images:
+        yield place, "found containers, but no launch is an image", "name an image, or drop it"
+    for index, option in enumerate(engine.containers.options):
+        why = _SET_BY_THE_TUNER.get(option.partition("=")[0])
+        if why is not None:
+            yield (*place, "options", index), f"'{option}' cannot be given: {why}", ""
+        elif index == 0 and not option.startswith("-"):
+            message = f"found '{option}', expected an option such as --ipc=host"
+            yield (*place, "options", index), message, ""
 
 
 def _version_faults(study: StudyDefinition) -> Iterator[Fault]:

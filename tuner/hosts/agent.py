@@ -19,6 +19,7 @@ from tuner.errors import HostError
 from tuner.hosts import gpus, processes, slots
 from tuner.hosts.executor import HostInfo, Slot
 from tuner.hosts.job import JOB_VARIABLE, pack
+from tuner.hosts.leftovers import Swept, clear_job
 from tuner.hosts.server import default_run_root, sweep
 
 _SUPERVISORS_S = 10.0
@@ -67,11 +68,12 @@ class Agent:
     async def describe(self, probe: Path) -> tuple[HostInfo, bool]:
         """Take the host over; says what it is, and whether it sees the caller's files.
 
-        Raises HostError where it has fewer GPUs than the study says, or one does not answer.
+        Raises HostError where it has fewer GPUs than the study says, or one does not answer, and
+        where a container of an earlier run may still hold them.
         """
         # Not when the agent is made: what is raised there comes wrapped in words of Ray's.
         self._root = default_run_root()
-        sweep(self._root)
+        _refuse_unproven(sweep(self._root))
         found = gpus.find_gpus() if self._use_gpus else ()
         self._info = _describe(found, self._declared)
         server_cores, self._client_cores = slots.split_cores(sorted(os.sched_getaffinity(0)))
@@ -290,9 +292,22 @@ def _kill_worker(pid: int, started: int) -> None:
         processes.send(process, signal.SIGKILL)
 
 
+def _refuse_unproven(swept: tuple[Swept, ...]) -> None:
+    for server in swept:
+        if server.unproven:
+            raise HostError(
+                f"a container of an earlier run (server {server.tag}) may still run: "
+                f"{server.unproven}",
+                hint="its runtime must answer before it can be removed: start its daemon",
+            )
+
+
 def end_servers(job: str) -> int:
     """Tell all that the job started to end, kill what is left; returns the survivors."""
+    return _end_processes(job) + clear_job(job)
 
+
+def _end_processes(job: str) -> int:
     def find() -> list[processes.Process]:
         return processes.tree(JOB_VARIABLE, job)
 

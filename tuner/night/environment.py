@@ -8,9 +8,10 @@ from typing import Any, NoReturn
 
 import tuner
 from tuner import engines
-from tuner.definitions.models import Value
+from tuner.definitions.models import EngineDefinition, Value
 from tuner.definitions.space import Space, shown
 from tuner.definitions.validation import LoadedStudy
+from tuner.engines.image_launch import image_ids
 from tuner.engines.spelling import shown_argv
 from tuner.errors import RecordsError, StudyChanged, StudyError
 from tuner.flags.secrets import HIDDEN, hides
@@ -28,10 +29,13 @@ _RESTORE = "Restore it from a copy, or copy the study file to a new folder and m
 def identity(study: LoadedStudy, hosts: Sequence[HostInfo]) -> dict[str, Any]:
     """What must stay the same for records to be comparable.
 
-    Budget, sampler and the words of hypotheses are free to change; so is a new hypothesis.
+    Budget, sampler and the words of hypotheses are free to change; so is a new hypothesis. Raises
+    HostError where a container runtime does not answer.
     """
+    images = image_ids(study.definition.engine, study.folder)
     return {
         "engine version": engines.version(launch_spec(study, study.baseline)),
+        **({"images": images} if images else {}),
         "hardware": {
             "gpu model": sorted({host.gpu_model or "none" for host in hosts}),
             "cpu model": sorted({host.cpu_model for host in hosts}),
@@ -49,7 +53,7 @@ def _written(study: LoadedStudy) -> dict[str, Any]:
         h["id"]: {"change": h["change"], "depends_on": h["depends_on"]} for h in space["hypotheses"]
     }
     written = {
-        "engine": definition.engine.model_dump(mode="json", exclude={"ready_timeout_s", "start_s"}),
+        "engine": _engine(definition.engine),
         "model": definition.model,
         "fixed": definition.fixed.model_dump(mode="json"),
         "baseline": study.baseline.as_dict(),
@@ -63,6 +67,14 @@ def _written(study: LoadedStudy) -> dict[str, Any]:
     return {name: _shown((name,), value, secrets) for name, value in written.items()}
 
 
+def _engine(engine: EngineDefinition) -> dict[str, Any]:
+    """How it is launched; what only containers go by counts only where there are any."""
+    left_out = {"ready_timeout_s", "start_s"}
+    if not any(launch.image for launch in (engine, *engine.builds.values())):
+        left_out.add("containers")
+    return engine.model_dump(mode="json", exclude=left_out)
+
+
 def _shown(place: tuple[str, ...], value: Any, secrets: Set[str]) -> Any:
     """A written value without secrets: one that is renewed is then no change.
 
@@ -70,7 +82,7 @@ def _shown(place: tuple[str, ...], value: Any, secrets: Set[str]) -> Any:
     """
     if isinstance(value, dict):
         return {name: _shown((*place, name), below, secrets) for name, below in value.items()}
-    if isinstance(value, list) and place[-1] == "command":
+    if isinstance(value, list) and place[-1] in ("command", "options"):
         return list(shown_argv(value))
     if isinstance(value, list):
         return [_shown(place, below, secrets) for below in value]
