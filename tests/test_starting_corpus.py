@@ -163,3 +163,30 @@ def test_exported_again_a_manifest_starts_the_same_server(tree, tmp_path, source
     secrets = dict.fromkeys(("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"), "hf_x")
     (after,) = [_read(call, tmp_path, programs) for call in _run(command, tree, programs, secrets)]
     assert Launched(**{**vars(after), "options": ()}) == read_argv(words, env, image)
+
+
+@pytest.mark.parametrize("source", [p for p in READABLE if p.suffix == ".sh"], ids=lambda p: p.name)
+def test_with_the_shipped_spaces_it_is_the_same_server_as_well(tree, tmp_path, source, monkeypatch):
+    for kind in ("search_spaces", "objectives"):
+        shutil.rmtree(tree / kind)
+    study = started(tree, source, Asked(version=VERSIONS[_engine(source)]))
+    assert {path.name for path in study.iterdir()} == {
+        "objective.yaml",
+        "space.yaml",
+        "study.yaml",
+    }
+    inspect.check(study)
+    programs = stubs(tmp_path / "programs")
+    before = [_read(call, tmp_path, programs) for call in _run(source.read_text(), tree, programs)]
+    command = exported(study)
+    (after,) = [
+        _read(call, tmp_path, programs) for call in _run(command, tree, programs, _secrets(source))
+    ]
+    assert before == [after]
+
+
+VERSIONS = {"sglang": "0.5.9", "vllm": "0.32.0"}
+
+
+def _engine(source: Path) -> str:
+    return "vllm" if "vllm serve" in source.read_text() or "vllm" in source.stem else "sglang"

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from tuner.errors import TunerError
 from tuner.flags.names import is_variable
 from tuner.starting import docker, shell
-from tuner.starting.entries import KNOWN, entry_of
+from tuner.starting.entries import KNOWN, SHELLS, entry_of
 from tuner.starting.pasted import Pasted
 
 MAX_NESTED = 5
@@ -16,7 +16,6 @@ MAX_NESTED = 5
 _DROPPED = frozenset({"nohup", "exec", "time", "command", "setsid", "sudo", "doas", "env"})
 """Programs in front of a server that are no part of how it is launched."""
 _WITH_VALUE = frozenset({"-u", "-g", "-p", "-C", "-S", "--user", "--group", "--unset", "--chdir"})
-_SHELLS = frozenset({"sh", "bash", "zsh", "dash"})
 _ELSEWHERE = frozenset(
     {"ssh", "srun", "sbatch", "mpirun", "mpiexec", "torchrun", "tmux", "screen", "kubectl", "helm"}
 )
@@ -103,7 +102,7 @@ def inside(pasted: Pasted, context: Context) -> Pasted | None:
 
 
 def _is_shell(word: str) -> bool:
-    return PurePosixPath(word).name in _SHELLS
+    return PurePosixPath(word).name in SHELLS
 
 
 def _server(command: shell.Command, context: Context) -> Pasted | None:

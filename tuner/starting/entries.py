@@ -20,6 +20,7 @@ KNOWN = "vllm serve, sglang serve, python -m sglang.launch_server, " + (
     "python -m vllm.entrypoints.openai.api_server"
 )
 _CLI = "vllm.entrypoints.cli.main"
+SHELLS = frozenset({"sh", "bash", "zsh", "dash"})
 _PYTHON = re.compile(r"(python|pypy)[\d.]*")
 _BEFORE_A_PROGRAM = 6
 """Among so many first words another server's program is looked for."""
@@ -86,4 +87,5 @@ def _refuse_others(words: Sequence[str]) -> None:
 
 
 def _names_a_program(word: str) -> bool:
-    return _PYTHON.fullmatch(PurePosixPath(word).name) is not None or word.startswith("/bin/")
+    name = PurePosixPath(word).name
+    return name in SHELLS or _PYTHON.fullmatch(name) is not None
