@@ -14,6 +14,9 @@ from tuner.verbs.inspect import Check, TrialView
 from tuner.verdicts.ledger import LedgerRow
 from tuner.views.plan import Plan, PlannedPart
 from tuner.views.results import DeadEnd, StudyView, TrialRow
+from tuner.views.words import LEGEND as LEGEND
+from tuner.views.words import SIGN as SIGN
+from tuner.views.words import number as number
 from tuner.views.words import plain as plain
 from tuner.views.words import said_changes as said_changes
 
@@ -31,13 +34,6 @@ NARROW = 78
 LINE_CHARS = 150
 """Of a cause, in tables; the whole of it is shown with its trial."""
 
-SIGN = "~"
-"""Behind a number that one server gave in the place of several."""
-LEGEND = (
-    f"{SIGN} extrapolated: one of the servers that the host holds was launched, its throughput"
-    " counts for all of them. No such number wins: the best are launched in full sets."
-)
-
 
 def terminal(*, stderr: bool = False) -> Console:
     """A console that prints every text as it is: causes come from logs, and may look like markup
@@ -50,11 +46,6 @@ def one_line(text: str, chars: int = LINE_CHARS) -> str:
     """The text in a line of at most that many characters, cut with an ellipsis."""
     line = " ".join(plain(text).split())
     return line if len(line) <= chars else f"{line[: chars - 2].rstrip()} …"
-
-
-def number(value: float) -> str:
-    """Four digits that count, never an exponent."""
-    return f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"
 
 
 def label(rehearsal: bool, time_scale: float | None = None) -> list[Text]:
@@ -73,10 +64,14 @@ def show_check(check: Check) -> None:
         f"{check.study}: no faults. Engine {check.engine}, {check.parameters} parameters "
         f"({_size(check)}), {check.hypotheses} hypotheses, ladder {ladder}."
     )
-    for sentence in check.scope.sentences(check.engine):
+    for sentence in check.scope.sentences():
         out.print(plain(sentence))
     for sentence in check.not_ready:
         out.print(f"not ready on this machine: {sentence}", style="yellow")
+    for sentence in check.unverified:
+        out.print(f"not verified: {plain(sentence)}", style="yellow")
+    for sentence in check.notes:
+        out.print(f"note: {plain(sentence)}")
 
 
 def _size(check: Check) -> str:
@@ -96,9 +91,23 @@ def show_plan(plan: Plan) -> None:
             table.add_row(*_planned(part))
         out.print(table)
     out.print(_arithmetic(plan))
+    for sentence in _beside(plan):
+        out.print(sentence)
     for part in plan.parts:
         if part.command:
             out.print(f"\n# {part.phase}: {one_line(part.what)}\n{part.command}", soft_wrap=True)
+
+
+def _beside(plan: Plan) -> list[str]:
+    """What a reader of the table must know: what was assumed, dropped, left out, not verified."""
+    dropped = ", ".join(plan.dropped_hypotheses)
+    lines = [plan.assumed] if any(part.launches for part in plan.parts) else []
+    lines += [f"The budget has no launch for: {dropped}."] if dropped else []
+    lines += plan.scope.sentences()
+    if plan.unverified:
+        lines += ["Could not be verified here:", *(f"  {each}" for each in plan.unverified)]
+    lines += [f"note: {each}" for each in plan.notes]
+    return [plain(line) for line in lines]
 
 
 def _planned(part: PlannedPart) -> tuple[str, ...]:

@@ -20,6 +20,8 @@ from tuner.night.launches import launch_spec
 from tuner.records import TrialRecord
 
 FILE = "environment.json"
+DEAD = "dead flags"
+"""Where flags are kept that are read by nothing: what is one configuration depends on them."""
 SCHEMA = 1
 _WORDS = frozenset({"type", "flag", "env", "style", "note", "reason", "depends_on"})
 """What stands in a space beside values; it holds no secret."""
@@ -41,6 +43,7 @@ def identity(study: LoadedStudy, hosts: Sequence[HostInfo]) -> dict[str, Any]:
             "cpu model": sorted({host.cpu_model for host in hosts}),
             "gpus": study.definition.hardware.gpus,
         },
+        **({DEAD: study.dead} if study.dead else {}),
         **_written(study),
     }
 
@@ -149,6 +152,13 @@ def remembered(folder: Path) -> Mapping[str, Any] | None:
     """
     path = folder / FILE
     return _stored(path) if path.exists() else None
+
+
+def remembered_dead(folder: Path) -> dict[str, str] | None:
+    """Flags that were known to be read by nothing when the records were begun, with a sentence
+    each; None before the first launch. Raises RecordsError as `remembered` does."""
+    was = remembered(folder)
+    return None if was is None else dict(was.get(DEAD, {}))
 
 
 def measured_by(folder: Path) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """A study as its engine is installed here: what its space has depends on the engine's version."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from tuner import engines
@@ -7,12 +8,33 @@ from tuner.definitions.models import StudyDefinition
 from tuner.definitions.validation import LoadedStudy, load_study
 from tuner.definitions.versions import alike, is_version
 from tuner.engines.base import LaunchSpec
+from tuner.night.command_line import CommandLine, command_line
+from tuner.night.environment import remembered_dead
 
 
 def open_study(path: Path) -> LoadedStudy:
     """A study by its folder or its file, its space read for the version that it states or, where
-    it states none, that is installed. Raises DefinitionError with the faults of all files."""
-    return load_study(path, installed_version)
+    it states none, that is installed.
+
+    Flags that its records were begun with as dead are dead in it. Raises DefinitionError with the
+    faults of all files, RecordsError where what was remembered is damaged.
+    """
+    study = load_study(path, installed_version)
+    return _knowing(study, remembered_dead(study.folder) or {})
+
+
+def open_for_launches(path: Path) -> tuple[LoadedStudy, CommandLine]:
+    """As `open_study`, with the engine's own command line; before the first launch its dead flags
+    are those of the study. The first time this takes up to a minute."""
+    study = open_study(path)
+    line = command_line(study)
+    if remembered_dead(study.folder) is None:
+        study = _knowing(study, line.dead)
+    return study, line
+
+
+def _knowing(study: LoadedStudy, dead: Mapping[str, str]) -> LoadedStudy:
+    return study.knowing(dead) if dead else study
 
 
 def installed_version(folder: Path, study: StudyDefinition) -> str | None:

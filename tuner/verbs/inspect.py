@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 from tuner import engines
 from tuner.definitions.models import Value
 from tuner.definitions.validation import LoadedStudy
+from tuner.errors import DefinitionError
 from tuner.frozen import Frozen
 from tuner.hosts.gpus import find_gpus
+from tuner.night.command_line import CommandLine, notes, problems
 from tuner.night.launches import launch_spec
-from tuner.night.opening import open_study, other_version
+from tuner.night.opening import open_for_launches, open_study, other_version
 from tuner.records import Records, TrialRecord
 from tuner.views import results
 from tuner.views.export import export as chosen_export
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
 
 
 class Check(Frozen):
-    """A study without faults: what it holds, what of its space is not searched, and what this
-    machine could not verify.
+    """A study without faults: what it holds, what of its space is not searched, what is not ready
+    on this machine and what it could not verify; `notes` on flags that are deprecated or dead.
 
     `parameters` are those that are searched; `configurations` is None for a space that is too
     large to count, or continuous.
@@ -42,6 +44,8 @@ class Check(Frozen):
     ladder: list[int]
     scope: Scope
     not_ready: list[str]
+    unverified: list[str]
+    notes: list[str]
 
 
 class TrialView(Frozen):
@@ -60,9 +64,11 @@ class TrialView(Frozen):
 
 
 def check(path: Path) -> Check:
-    """Read and check a study. Raises DefinitionError with every fault of every file, TunerError
-    for a sampler that does not exist or cannot search the space."""
-    study = open_study(path)
+    """Read and check a study. Raises DefinitionError with every fault of every file, then with
+    every flag that the engine would refuse; TunerError for a sampler that does not exist or cannot
+    search the space."""
+    study, line = open_for_launches(path)
+    refuse(study, line)
     searcher_of(study, None)
     return Check(
         study=results.name(study),
@@ -74,7 +80,17 @@ def check(path: Path) -> Check:
         ladder=[rung.concurrency for rung in study.objective.ladder],
         scope=scope(study),
         not_ready=not_ready(study),
+        unverified=line.unverified(),
+        notes=notes(study, line),
     )
+
+
+def refuse(study: LoadedStudy, line: CommandLine) -> None:
+    """Raises DefinitionError with every flag that the engine would refuse, and for a version that
+    is not the one that the study states."""
+    found = problems(study, line, other_version(study))
+    if found:
+        raise DefinitionError(found)
 
 
 def not_ready(study: LoadedStudy) -> list[str]:
@@ -101,8 +117,14 @@ def not_ready(study: LoadedStudy) -> list[str]:
 
 def plan(path: Path) -> Plan:
     """What `run` would do from here. Starts nothing."""
-    study = open_study(path)
-    return planned(study, list(Records(study.folder)), unverified(study))
+    study, line = open_for_launches(path)
+    refused = [str(problem) for problem in problems(study, line)]
+    return planned(
+        study,
+        list(Records(study.folder)),
+        [*refused, *unverified(study), *line.unverified()],
+        notes(study, line),
+    )
 
 
 def unverified(study: LoadedStudy) -> list[str]:

@@ -10,10 +10,10 @@ from typing import Self
 from tuner.definitions.validation import LoadedStudy
 from tuner.errors import EngineError, HostError
 from tuner.night.environment import identity, remember_or_refuse
-from tuner.night.opening import open_study
+from tuner.night.opening import open_for_launches
 from tuner.night.study import Listener, StudyRun
 from tuner.records import Records, locked
-from tuner.verbs.inspect import not_ready, searcher_of
+from tuner.verbs.inspect import not_ready, refuse, searcher_of
 from tuner.views import results
 from tuner.views.results import StudyView, study_view
 
@@ -27,7 +27,8 @@ def run(path: Path, progress: Progress) -> StudyView:
     StudyChanged, RecordsError, EngineError, HostError; KeyboardInterrupt on SIGINT and SIGTERM,
     with everything recorded and every server gone.
     """
-    study = open_study(path)
+    study, line = open_for_launches(path)
+    refuse(study, line)
     with locked(study.folder):
         records = Records(study.folder)
         missing = not_ready(study)

@@ -37,7 +37,8 @@ class Plan(Frozen):
 
     `assumed` is what was taken for granted where a launch is yet to decide; `dropped_hypotheses`
     those that the budget has no launch for; `scope` what of the space is not searched, and
-    `unverified` what could not be verified on this machine, one sentence each.
+    `unverified` what could not be verified on this machine, `notes` what is known of flags that
+    are deprecated or dead, one sentence each.
     """
 
     schema_number: int = 1
@@ -53,14 +54,18 @@ class Plan(Frozen):
     configurations: int | None
     scope: Scope
     unverified: list[str]
+    notes: list[str]
     rehearsal: bool
 
 
 def plan(
-    study: LoadedStudy, records: Sequence[TrialRecord], unverified: Sequence[str] = ()
+    study: LoadedStudy,
+    records: Sequence[TrialRecord],
+    unverified: Sequence[str] = (),
+    notes: Sequence[str] = (),
 ) -> Plan:
-    """What `run` would do from here; `unverified` is what this machine could not verify. Starts
-    nothing."""
+    """What `run` would do from here; `unverified` is what this machine could not verify, `notes`
+    what is known of flags. Starts nothing."""
     launch_s = expected_launch_s(study, records)
     left = BudgetClock.of(study, records, datetime.now()).launches_left(records, 0)
     parts = list(_parts(study, records, left, launch_s))
@@ -77,6 +82,7 @@ def plan(
         configurations=study.space.size(),
         scope=scope(study),
         unverified=list(unverified),
+        notes=list(notes),
         rehearsal=rehearsal(study),
     )
 
