@@ -14,7 +14,18 @@ from tuner import cli
 from tuner.definitions.validation import load_study
 from tuner.records import Records, locked
 
-VERBS = ("check", "compare", "explain", "export", "measure", "pareto", "plan", "run", "show")
+VERBS = (
+    "check",
+    "compare",
+    "explain",
+    "export",
+    "measure",
+    "pareto",
+    "plan",
+    "report",
+    "run",
+    "show",
+)
 OF_A_STUDY = tuple(
     verb for verb in VERBS if any(p.name == "study" for p in cli.cli.commands[verb].params)
 )
@@ -93,6 +104,18 @@ def test_an_export_is_json_too(night, typed):
     assert json.loads(out)["trial"] == 5
 
 
+def test_an_export_and_a_report_are_written_where_one_says(night, typed, tmp_path):
+    won(night)
+    code, out, err = typed("export", "night", "--format", "k8s", "--output", "k8s.yaml")
+    assert (code, out, err) == (0, "", "")
+    assert (tmp_path / "k8s.yaml").read_text() == typed("export", "night", "--format", "k8s")[1]
+    assert typed("report", "night") == (0, f"{night / 'report.html'}\n", "")
+    assert typed("report", "night", "--output", "r.html") == (0, "r.html\n", "")
+    code, out, err = typed("export", "night", "--output", "nowhere/x")
+    assert (code, out) == (1, "")
+    assert err.startswith("tuner: nowhere/x: cannot be written: No such file or directory\n")
+
+
 def test_a_run_prints_progress_to_stderr_and_its_end_to_stdout(night, typed, cluster):
     cluster(served)
     code, out, err = typed("run", "night", "--json")
@@ -133,7 +156,7 @@ def test_all_faults_of_a_study_are_said_with_their_places(night, typed, verb):
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("verb", ["compare", "export", "pareto", "plan", "run", "show"])
+@pytest.mark.parametrize("verb", ["compare", "export", "pareto", "plan", "report", "run", "show"])
 @pytest.mark.parametrize(
     ("line", "said"),
     [

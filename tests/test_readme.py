@@ -15,6 +15,7 @@ from tuner.cli import app
 from tuner.definitions.models import Objective, SpaceDefinition, StudyDefinition
 from tuner.definitions.validation import load
 from tuner.night import environment
+from tuner.verbs import report
 
 README = (ROOT / "README.md").read_text()
 CI = (ROOT / ".ci" / "run").read_text()
@@ -103,6 +104,7 @@ def test_files_of_a_study_folder_are_called_as_the_code_calls_them():
         "trials.jsonl",
         "trials/NNNN/",
         environment.FILE,
+        report.FILE,
         "optuna.journal",
     }
 

@@ -18,7 +18,9 @@ from tuner.verdicts.effects import judge
 from tuner.views.compare import Comparison, comparison
 from tuner.views.sides import best, side
 
-_MUST_BE_ALIKE = ("engine version", "hardware", "engine", "model", "objective", "surface")
+_MUST_BE_ALIKE = (
+    *("engine version", "images", "hardware", "engine", "model", "objective", "surface"),
+)
 """What two studies need in common for numbers of theirs to be held against each other; what they
 declare on top of it is what is compared."""
 

@@ -64,6 +64,23 @@ def best(study: LoadedStudy, arms: Arms) -> Side:
     return _side(study, f"the winner of {of}", _winner(study, arms).launches)
 
 
+def front_runner(study: LoadedStudy, arms: Arms) -> Side | None:
+    """The winner, else the best of those that were launched afresh; None before any was."""
+    found = conclusion(arms.records, study.objective, study.baseline.key)
+    if found.winner_key is not None:
+        return _winner(study, arms)
+    measured = {f.key: f.effect.gain_percent for f in found.finalists if f.effect is not None}
+    if not measured:
+        return None
+    best_key = max(measured, key=lambda key: measured[key])
+    return _side(study, "the best finalist", arms.fresh(best_key))
+
+
+def baseline(study: LoadedStudy, arms: Arms) -> Side | None:
+    """All launches of the baseline; None before the first."""
+    return _side(study, "the baseline", arms.baseline) if arms.baseline else None
+
+
 def _side(study: LoadedStudy, called: str, launches: tuple[TrialRecord, ...]) -> Side:
     values = launches[0].values
     parameters = study.space.parameters

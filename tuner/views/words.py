@@ -7,6 +7,13 @@ from tuner.definitions.models import Value
 
 REHEARSED = "REHEARSAL: nothing behind this was measured on hardware."
 
+SIGN = "~"
+"""Behind a number that one server gave in the place of several."""
+LEGEND = (
+    f"{SIGN} extrapolated: one of the servers that the host holds was launched, its throughput"
+    " counts for all of them. No such number wins: the best are launched in full sets."
+)
+
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
 _NOT_IN_A_NAME = re.compile(r"[^a-z0-9]+")
 NAME_CHARS = 40
@@ -22,6 +29,11 @@ def plain(text: str) -> str:
 def spelt(value: Value) -> str:
     """A value as one would type it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def number(value: float) -> str:
+    """Four digits that count, never an exponent."""
+    return f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"
 
 
 def said_changes(changed: Mapping[str, Value]) -> str:
