@@ -1,42 +1,160 @@
-"""Every bad input has its message: a folder holds files and the exact text said of them."""
+"""Every bad input has its message: a folder holds files and the exact text said of them.
 
+A case is a folder: the files of a study (those that are not there are taken from `good`),
+`expected.txt` with what is said on stderr, and `case.yaml`: `kind`, and where they are not these,
+`command: check .`, `exit: 1`, `prepare: []` (see tests/bad_machine.py) and `changes: []`, the files
+that may be other than before. In expected texts `<here>` is the folder of the case.
+"""
+
+import re
+import shlex
+import shutil
+import socket
+import stat
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel
 
-from tuner.definitions.models import Objective, SpaceDefinition
-from tuner.definitions.validation import load, load_objective, load_study
-from tuner.errors import DefinitionError
+from tests.bad_machine import Machine
+from tuner import cli
+from tuner.definitions import yaml_source
+from tuner.definitions.validation import load_study
+from tuner.frozen import Frozen
 
 FOLDER = Path(__file__).parent / "bad_input"
-CASES = sorted(path.parent.name for path in FOLDER.glob("*/expected.txt"))
-ALONE: dict[str, type[BaseModel]] = {"space.yaml": SpaceDefinition, "objective.yaml": Objective}
+CASES = sorted(path.parent.name for path in FOLDER.glob("*/case.yaml"))
+KINDS = {
+    "YAML traps",
+    "wrong types",
+    "unknown keys and flags",
+    "impossible or contradictory conditions",
+    "empty or infinite spaces",
+    "wrong values",
+    "missing or unreadable files",
+    "unwritable folders",
+    "busy ports",
+    "absent GPU",
+    "absent interpreter",
+    "absent container runtime",
+    "wrong model path",
+    "bad URL",
+    "wrong content from a server",
+    "full disk",
+    "clock jump",
+    "two runs at once",
+    "records from a newer version",
+    "damaged records",
+}
 
 
-def message_of() -> str:
-    """What is said of the files in the working directory."""
-    names = [name for name in ("study.yaml", *ALONE) if Path(name).exists()]
-    with pytest.raises(DefinitionError) as error:
-        load_file(names[0])
-    return f"{error.value}\n"
+class Case(Frozen):
+    kind: str
+    command: str = "check ."
+    exit: int = 1
+    prepare: list[str] = []
+    changes: list[str] = []
 
 
-def load_file(name: str) -> object:
-    if name == "objective.yaml":
-        return load_objective(Path(name))
-    return load(Path(name), ALONE[name]) if name in ALONE else load_study(Path(name))
+def case_of(name: str) -> Case:
+    return Case.model_validate(yaml_source.read(FOLDER / name / "case.yaml").value)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_bad_input_is_told_in_exactly_these_words(case, monkeypatch):
-    monkeypatch.chdir(FOLDER / case)
-    assert message_of() == Path("expected.txt").read_text()
+@pytest.fixture
+def machine(request, monkeypatch) -> Iterator[Machine]:
+    """A copy of the case that any user may enter, and everything undone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="bad-input-") as base:
+        Path(base).chmod(0o755)
+        shutil.copytree(FOLDER / "good", Path(base) / "good")
+        folder = shutil.copytree(
+            FOLDER / request.param,
+            Path(base) / "case",
+            symlinks=True,
+            ignore=shutil.ignore_patterns("expected.txt", "case.yaml"),
+        )
+        if not (folder / "study.yaml").exists():
+            missing = {path.name for path in (FOLDER / "good").iterdir()} - {
+                p.name for p in folder.iterdir()
+            }
+            for name in missing:
+                shutil.copy(FOLDER / "good" / name, folder / name)
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("NO_COLOR", "1")
+        made = Machine(folder, monkeypatch)
+        with made.stack:
+            yield made
+        monkeypatch.undo()
 
 
-def test_there_are_many_cases_and_no_folder_without_its_text():
+def typed(words: list[str], patch: pytest.MonkeyPatch) -> object:
+    """Type `tuner WORDS`: the exit code."""
+    patch.setattr(sys, "excepthook", sys.excepthook)  # main sets its own
+    patch.setattr(sys, "argv", ["tuner", *words])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    return stopped.value.code
+
+
+def kept(folder: Path) -> dict[str, object]:
+    """Everything in a folder, with its content where it is a file."""
+    found: dict[str, object] = {}
+    for path in sorted(folder.rglob("*")):
+        name, what = str(path.relative_to(folder)), path.lstat().st_mode
+        if stat.S_ISLNK(what):
+            found[name] = path.readlink()
+        else:
+            found[name] = path.read_bytes() if stat.S_ISREG(what) else stat.S_IFMT(what)
+    return found
+
+
+NORMAL = (
+    (r"(?m)^\d\d:\d\d:\d\d ", ""),
+    (r"127\.0\.0\.1:\d+", "127.0.0.1:<port>"),
+    (r"\b(ports?|process|bytes|PID) \d+", r"\1 <n>"),
+    (r"\d+\.\d s\b", "<t> s"),
+    (r"bad-input-\w+", "bad-input"),
+)
+
+
+def normal(text: str, folder: Path) -> str:
+    """A text without what is another in each run."""
+    for found, name in ((str(folder.resolve()), "<here>"), (sys.executable, "<python>"),
+                        (socket.gethostname(), "<host>"), (300 * "n", "<long>")):  # fmt: skip
+        text = text.replace(found, name)
+    for pattern, name in NORMAL:
+        text = re.sub(pattern, name, text)
+    return text
+
+
+@pytest.mark.parametrize(
+    ("machine", "name"), [(name, name) for name in CASES], indirect=["machine"]
+)
+def test_bad_input_is_told_in_exactly_these_words_and_loses_nothing(machine, name, capsys):
+    case = case_of(name)
+    for what in case.prepare:
+        machine.prepare(what)
+    before = kept(machine.folder)
+    code = typed(shlex.split(case.command), machine.patch)
+    machine.stack.close()
+    said = capsys.readouterr()
+    assert normal(said.err, machine.folder) == (FOLDER / name / "expected.txt").read_text()
+    assert code == case.exit
+    assert said.out == "" or case.exit in (0, 3)
+    after = kept(machine.folder)
+    assert {path: after.get(path) for path in before if path not in case.changes} == {
+        path: what for path, what in before.items() if path not in case.changes
+    }
+
+
+def test_there_are_many_cases_of_every_kind_and_no_folder_without_its_text():
     folders = {path.name for path in FOLDER.iterdir() if path.is_dir()} - {"good"}
     assert folders == set(CASES)
+    kinds = Counter(case_of(name).kind for name in CASES)
+    assert set(kinds) <= KINDS
+    assert min(kinds.values()) >= 3, kinds
     assert len(CASES) >= 60
 
 

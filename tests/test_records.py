@@ -148,7 +148,7 @@ def test_what_is_no_file_of_records_is_not_read(tmp_path):
         Records(tmp_path)
     path.unlink()
     path.symlink_to("gone")
-    with pytest.raises(RecordsError, match="is a link to gone, which does not exist"):
+    with pytest.raises(RecordsError, match="is a link to gone, which does not exist, expected"):
         Records(tmp_path)
 
 

@@ -1,6 +1,7 @@
 """Append-only truth: `trials.jsonl`, one record a line, fsynced; and the lock on a study."""
 
 import json
+import logging
 import os
 import stat
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ from tuner.frozen import Frozen
 from tuner.measuring.measurement import RungMeasurement
 from tuner.measuring.quality import OutputQuality
 from tuner.measuring.replicas import Replicas
+
+logger = logging.getLogger(__name__)
 
 SCHEMA = 1
 
@@ -75,9 +78,9 @@ class TrialRecord(Frozen):
 class Records:
     """The records of one study folder, in the order in which the launches ended.
 
-    A last line that a crash or a power cut tore is no record; `torn` says so, and a copy of it is
-    kept before anything is written in its place. Raises RecordsError for any other damage and for
-    records of a newer version; both leave the file untouched.
+    A last line that a crash or a power cut tore is no record: it is warned of, `torn` says so, and
+    a copy is kept before anything is written in its place. Raises RecordsError for any other
+    damage and for records of a newer version; both leave the file untouched.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -86,6 +89,8 @@ class Records:
         read = _read(self.path)
         self._records, self._bytes, self._tail = read.records, read.whole_bytes, read.tail
         self._end = b"" if read.ended else b"\n"
+        if self._tail:
+            logger.warning("%s", self.torn)
 
     def __iter__(self) -> Iterator[TrialRecord]:
         return iter(self._records)
@@ -121,7 +126,7 @@ class Records:
                 self._cut_torn(descriptor)
             finally:
                 os.close(descriptor)
-            _sync_folder(self.path.parent)
+            sync_folder(self.path.parent)
         except OSError as error:
             raise StudyError(
                 f"{error.filename or self.path}: cannot be written: {error.strerror}",
@@ -193,7 +198,11 @@ class _Content:
 
 
 def _read(path: Path) -> _Content:
-    content = _bytes(path)
+    content = read_regular(
+        path,
+        expected="the records of this study",
+        hint="Bring them back, or move it away: without it the study begins anew.",
+    )
     *lines, tail = content.split(b"\n")
     if lines and b"\0" in lines[-1]:  # a file system may keep a line's length and lose its text
         tail = lines.pop() + b"\n" + tail
@@ -212,29 +221,27 @@ def _read(path: Path) -> _Content:
     )
 
 
-def _bytes(path: Path) -> bytes:
-    """A regular file's content: anything else, such as a pipe, could be read without end."""
+def read_regular(path: Path, *, expected: str, hint: str) -> bytes:
+    """A file's content, nothing where there is none.
+
+    Raises RecordsError where it cannot be read and for all but regular files: a pipe, for one,
+    could be read without end.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:  # noqa: PTH123  (Path cannot open a descriptor)
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return file.read()
+        found = "is not a regular file"
     except FileNotFoundError:
-        if path.is_symlink():
-            raise RecordsError(
-                f"{path}: is a link to {path.readlink()}, which does not exist",
-                hint="Bring back what it points to, or remove the link.",
-            ) from None
-        return b""
+        if not path.is_symlink():
+            return b""
+        found = f"is a link to {path.readlink()}, which does not exist"
+    except IsADirectoryError:
+        found = "is a folder"
     except OSError as error:
-        raise RecordsError(f"{path}: cannot be read: {error.strerror}") from error
-    with open(descriptor, "rb") as file:  # noqa: PTH123  (Path cannot open a descriptor)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise RecordsError(
-                f"{path}: is not a regular file, expected the records of this study",
-                hint="Move it away: without it the study begins anew.",
-            )
-        try:
-            return file.read()
-        except OSError as error:
-            raise RecordsError(f"{path}: cannot be read: {error.strerror}") from error
+        found = f"cannot be read: {error.strerror}"
+    raise RecordsError(f"{path}: {found}, expected {expected}", hint=hint)
 
 
 def _is_torn(tail: bytes) -> bool:
@@ -310,7 +317,7 @@ def _json(where: str, line: bytes) -> dict[str, Any]:
     raise RecordsError(f"{where}: damaged record: {found}", hint=_RESTORE)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make names in a folder survive a power cut, where its file system can."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -12,8 +12,9 @@ from pydantic import BaseModel, ValidationError
 
 from tuner.definitions.findings import Findings
 from tuner.definitions.models import Objective, SpaceDefinition, StudyDefinition
-from tuner.definitions.nearest import did_you_mean, nearest
+from tuner.definitions.nearest import did_you_mean
 from tuner.definitions.objective_checks import check_objective
+from tuner.definitions.paths import study_file
 from tuner.definitions.schema_errors import report
 from tuner.definitions.space import Configuration, Space
 from tuner.definitions.space_checks import check_space
@@ -23,10 +24,8 @@ from tuner.definitions.together import check_together, space_of
 from tuner.definitions.trace import Trace, read_trace
 from tuner.definitions.versions import is_version
 from tuner.definitions.yaml_source import Place, Source, read
-from tuner.errors import DefinitionError, Problem
+from tuner.errors import DefinitionError
 from tuner.flags import sglang_table
-
-STUDY_FILE = "study.yaml"
 
 Model = TypeVar("Model", bound=BaseModel)
 Lengths = tuple[tuple[int, int], ...]
@@ -96,7 +95,7 @@ def load_study(path: Path, version_of: VersionOf | None = None) -> LoadedStudy:
     A space with `versions` is read for the engine's version: the one that the study states, or
     else `version_of`'s. Raises DefinitionError with the faults of all files.
     """
-    study_path, loader = _study_file(path), _Loader(version_of=version_of)
+    study_path, loader = study_file(path), _Loader(version_of=version_of)
     study = loader.load(study_path, StudyDefinition)
     space_definition = loader.refer(("space",), SpaceDefinition)
     objective = loader.refer(("objective",), Objective)
@@ -261,23 +260,3 @@ def _text_at(source: Source, place: Place) -> str | None:
 def _digest(value: BaseModel) -> str:
     text = json.dumps(value.model_dump(mode="json", by_alias=True), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _study_file(path: Path) -> Path:
-    """The study file that a person means by a folder or a file."""
-    file = path / STUDY_FILE if path.is_dir() else path
-    if file.is_file():
-        return file
-    message = f"no {STUDY_FILE} in this folder" if path.is_dir() else "no such study"
-    near = _studies_near(path)
-    likely = nearest(str(path), near)
-    names = [likely] if likely else near
-    hint = f"studies near: {', '.join(names)}" if names else "no studies near either"
-    problem = Problem(where=str(path), path="", message=message, hint=hint)
-    raise DefinitionError([problem])
-
-
-def _studies_near(path: Path) -> list[str]:
-    folders = [path, path.parent, path.parent / "studies"]
-    found = (file.parent for folder in folders for file in sorted(folder.glob(f"*/{STUDY_FILE}")))
-    return list(dict.fromkeys(os.path.normpath(folder) for folder in found))

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import yaml
 
+from tuner.definitions.paths import fault
 from tuner.errors import DefinitionError, Problem
 from tuner.flags.secrets import hides
 
@@ -28,6 +29,7 @@ MAX_DEPTH = 30
 MAX_VALUES = 50_000
 
 _HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _SWITCH = re.compile(r"yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF")
 _NULL = re.compile(r"|~|null|Null|NULL")
 _BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
@@ -195,8 +197,7 @@ class _Reader:
         if node.value == "<<" and node.style is None:
             self._note(node, place, "merge keys (<<) are not used here", "write the keys out")
             return None
-        if _HALF_CHARACTER.search(node.value):
-            self._note(node, place, "found half of a character, expected text", "write it whole")
+        if self._unusable(node, place):
             return None
         if node.style is None and (kind := _kind_of_key(node.value)) is not None:
             self._note(
@@ -210,8 +211,7 @@ class _Reader:
 
     def _scalar(self, node: Any, place: Place) -> Any:
         text = str(node.value)
-        if _HALF_CHARACTER.search(text):
-            self._note(node, place, "found half of a character, expected text", "write it whole")
+        if self._unusable(node, place):
             return None
         if node.style is not None:
             return text
@@ -223,6 +223,17 @@ class _Reader:
             message, hint = "found a hidden value that YAML readers differ about", "quote it"
         self._note(node, place, message, hint)
         return None
+
+    def _unusable(self, node: Any, place: Place) -> bool:
+        """Whether a text holds what neither a file's name nor a command line can; it is noted."""
+        if _HALF_CHARACTER.search(node.value):
+            self._note(node, place, "found half of a character, expected text", "write it whole")
+            return True
+        control = _CONTROL_CHARACTER.search(node.value)
+        if control:
+            found = f"found the control character U+{ord(control[0]):04X}, expected text"
+            self._note(node, place, found, "remove it")
+        return control is not None
 
     def _note(self, at: Any, place: Place, message: str, hint: str = "") -> None:
         line, column = _mark(at)
@@ -297,18 +308,14 @@ def _kind_of_key(text: str) -> str | None:
 
 
 def _read_bytes(path: Path, name: str) -> bytes:
+    problem = fault(path)
+    if problem:
+        _refuse(name, problem)
     try:
-        if path.exists() and not path.is_file():
-            kind = "a folder" if path.is_dir() else "not a regular file"
-            _refuse(name, f"found {kind}, expected a YAML file")
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        _refuse(name, "no such file")
     except OSError as error:
-        _refuse(name, f"cannot be read: {error.strerror or error}")
-    except ValueError:
-        _refuse(name, "not a path that a file can have")
+        _refuse(name, f"cannot be read: {error.strerror}")
     if len(data) > MAX_BYTES:
         _refuse(name, f"larger than {MAX_BYTES} bytes, expected a file written by a person")
     return data

@@ -178,7 +178,13 @@ class Cluster:
     def _launch(
         self, host: Host, mark: str, slot: Slot, function: Function, payload: Any, folder: Path
     ) -> int:
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise HostError(
+                f"{error.filename or folder}: cannot be made: {error.strerror}",
+                hint="Make room or give write access, then run again: the study continues.",
+            ) from error
         there = folder.resolve()
         if not host.local:
             there = fetch(host.agent.folder.remote(mark), _ANSWER_S, host.info.name)

@@ -1,6 +1,7 @@
 """What is measured, and on what: kept beside the records, compared before a study continues."""
 
 import json
+import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
@@ -17,7 +18,7 @@ from tuner.errors import RecordsError, StudyChanged, StudyError
 from tuner.flags.secrets import HIDDEN, hides
 from tuner.hosts.executor import HostInfo
 from tuner.night.launches import launch_spec
-from tuner.records import TrialRecord
+from tuner.records import TrialRecord, read_regular, sync_folder
 
 FILE = "environment.json"
 DEAD = "dead flags"
@@ -198,6 +199,28 @@ def changed_since(study: LoadedStudy) -> str:
     return _said({**was, "hardware": {"gpus": was.get("hardware", {}).get("gpus")}}, now)
 
 
+def refuse_changed(study: LoadedStudy) -> None:
+    """Refuse to continue what is no longer the same, as far as that shows without a host.
+
+    Raises StudyChanged, and RecordsError where what was remembered is damaged, missing beside
+    records, or of a newer version.
+    """
+    if (study.folder / FILE).exists():
+        changed = changed_since(study)
+        if changed:
+            _refuse(study.folder, changed)
+    else:
+        _refuse_missing(study.folder / FILE)
+
+
+def _refuse_missing(path: Path) -> None:
+    if _has_records(path.parent):
+        raise RecordsError(
+            f"{path}: missing, though there are records: nothing says what they were measured on",
+            hint=_RESTORE,
+        )
+
+
 def _has_records(folder: Path) -> bool:
     records = folder / "trials.jsonl"
     return records.exists() and records.stat().st_size > 0
@@ -218,16 +241,16 @@ def _difference(where: str, was: Any, now: Any) -> str:
 
 def _remember(path: Path, now: Mapping[str, Any]) -> None:
     """Whole or not at all: a run that is killed here has measured nothing yet."""
-    if _has_records(path.parent):
-        raise RecordsError(
-            f"{path}: missing, though there are records: nothing says what they were measured on",
-            hint=_RESTORE,
-        )
+    _refuse_missing(path)
     content = {"schema_number": SCHEMA, "identity": now, "machine": _machine()}
     new = path.with_suffix(".new")
     try:
-        new.write_text(json.dumps(content, indent=1) + "\n")
+        with new.open("w") as out:
+            out.write(json.dumps(content, indent=1) + "\n")
+            out.flush()
+            os.fsync(out.fileno())
         new.replace(path)
+        sync_folder(path.parent)
     except OSError as error:
         raise StudyError(
             f"{path}: cannot be written: {error.strerror}",
@@ -236,17 +259,28 @@ def _remember(path: Path, now: Mapping[str, Any]) -> None:
 
 
 def _stored(path: Path) -> Mapping[str, Any]:
+    text = read_regular(path, expected="what the records were measured on", hint=_RESTORE)
     try:
-        content = json.loads(path.read_text())
-        schema, stored = int(content["schema_number"]), dict(content["identity"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RecordsError(f"{path}: damaged: {error}", hint=_RESTORE) from error
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        found = f"expected JSON ({error})" if text.strip() else "expected JSON, found nothing"
+        raise _damaged(path, found) from error
+    schema = content.get("schema_number") if isinstance(content, dict) else None
+    if not isinstance(schema, int) or schema < 1:
+        raise _damaged(path, "expected an object with a schema_number of 1 or more")
     if schema > SCHEMA:
         raise RecordsError(
             f"{path}: written by a newer version (schema {schema}, this one reads up to {SCHEMA})",
             hint="Use the version that wrote it.",
         )
+    stored = content.get("identity")
+    if not isinstance(stored, dict) or not isinstance(stored.get("hardware"), dict):
+        raise _damaged(path, "expected an identity with its hardware")
     return stored
+
+
+def _damaged(path: Path, found: str) -> RecordsError:
+    return RecordsError(f"{path}: damaged: {found}", hint=_RESTORE)
 
 
 def _differences(was: Any, now: Any, where: str) -> Iterator[tuple[str, Any, Any]]:

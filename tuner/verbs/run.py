@@ -9,7 +9,7 @@ from typing import Self
 
 from tuner.definitions.validation import LoadedStudy
 from tuner.errors import EngineError, HostError
-from tuner.night.environment import identity, remember_or_refuse
+from tuner.night.environment import identity, refuse_changed, remember_or_refuse
 from tuner.night.opening import open_for_launches
 from tuner.night.study import Listener, StudyRun
 from tuner.records import Records, locked
@@ -24,8 +24,8 @@ def run(path: Path, progress: Progress) -> StudyView:
     """Start or continue a study until its budget or its questions end.
 
     Everything that can be refused is refused before a host is touched. Raises StudyBusy,
-    StudyChanged, RecordsError, EngineError, HostError; KeyboardInterrupt on SIGINT and SIGTERM,
-    with everything recorded and every server gone.
+    StudyChanged, RecordsError, StudyError, EngineError, HostError; KeyboardInterrupt on SIGINT and
+    SIGTERM, with everything recorded and every server gone.
     """
     study, line = open_for_launches(path)
     refuse(study, line)
@@ -34,6 +34,8 @@ def run(path: Path, progress: Progress) -> StudyView:
         missing = not_ready(study)
         if missing:
             raise EngineError("\n".join(missing), hint="Nothing was started.")
+        refuse_changed(study)
+        records.prepare()
         return _run(study, records, progress)
 
 
