@@ -138,6 +138,16 @@ def test_a_set_is_ready_once_all_are(serve):
     assert asyncio.run(both()) == "done"
 
 
+def test_a_set_is_not_ready_while_one_generates_nothing(serve):
+    class OneOfTwo:
+        async def ready(self, http):
+            return http == "generates"
+
+    watch: Any = Watch([serve(60, "", 60), serve(60, "", 60)])
+    assert not asyncio.run(watch.ready(OneOfTwo(), ["generates", "does not"], 2.0))
+    assert watch.failed == 1
+
+
 def test_the_death_of_one_ends_the_wait_for_all(serve):
     servers = [serve(60, "", 60), serve(0.2, "bye", 0.0)]
     watch: Any = Watch(servers)
