@@ -17,8 +17,10 @@ from tuner.records import Records, locked
 VERBS = (
     "check",
     "compare",
+    "doctor",
     "explain",
     "export",
+    "init",
     "measure",
     "pareto",
     "plan",

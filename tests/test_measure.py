@@ -193,8 +193,8 @@ def test_a_key_comes_from_a_variable_and_is_shown_nowhere(truth, objective, type
         assert code in (0, 5), err
         assert "sk-secret" not in (out + err).replace("key=sk-secret", "")
     monkeypatch.setenv("SERVER_KEY", "sk-other")
-    for words in ((), ("--api-key-env", "SERVER_KEY")):
-        assert typed(url, *words) == (
+    for more in ([], ["--api-key-env", "SERVER_KEY"]):
+        assert typed(url, *more) == (
             *(1, ""),
             f"tuner: {url} asks for an API key, or refuses the one given (status 401)\n"
             "  Put the key into a variable and name that: --api-key-env NAME.\n",

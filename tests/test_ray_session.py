@@ -1,5 +1,4 @@
 import os
-from pathlib import Path
 
 import pytest
 
@@ -24,16 +23,6 @@ def test_rays_settings_are_not_left_in_this_process(monkeypatch: pytest.MonkeyPa
         assert "RAY_AUTH_MODE" not in os.environ
         assert len(os.environ["RAY_AUTH_TOKEN"]) == 64
     assert dict(os.environ) == before
-
-
-def test_folders_of_dead_sessions_are_removed_and_others_kept(tmp_path: Path) -> None:
-    dead = tmp_path / f"session_2026-01-01_00-00-00_000000_{1 << 30}"
-    ours = tmp_path / f"session_2026-01-01_00-00-00_000000_{os.getpid()}"
-    other = tmp_path / "session_latest"
-    for folder in (dead, ours, other):
-        (folder / "logs").mkdir(parents=True)
-    ray_session._remove_dead_sessions(tmp_path)
-    assert [folder.exists() for folder in (dead, ours, other)] == [False, True, True]
 
 
 def test_what_ray_says_comes_in_one_line_without_colours() -> None:

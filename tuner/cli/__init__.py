@@ -1,6 +1,6 @@
 """What people type."""
 
-from tuner.cli import compare, explain, init, measure, report, studies
+from tuner.cli import compare, doctor, explain, init, measure, report, studies
 from tuner.cli.app import cli, main
 
-__all__ = ["cli", "compare", "explain", "init", "main", "measure", "report", "studies"]
+__all__ = ["cli", "compare", "doctor", "explain", "init", "main", "measure", "report", "studies"]

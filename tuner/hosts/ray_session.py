@@ -5,7 +5,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +24,9 @@ from ray.exceptions import (
 )
 
 from tuner.errors import HostError, TunerError
-from tuner.hosts import processes
+from tuner.hosts import processes, ray_leftovers
 from tuner.hosts.job import RAY_VARIABLE
-from tuner.hosts.server import default_run_root
 
-_KILL_LIMIT_S = 30.0
 _DAEMONS = ("gcs_server", "raylet")
 _OBJECT_STORE_BYTES = 80_000_000
 
@@ -121,7 +119,7 @@ class Session:
         """Leave Ray; of one that was started here no process and no file is left."""
         ray.shutdown()
         if self.folder:
-            _kill_marked(lambda mark: mark == _mark())
+            ray_leftovers.kill_marked(lambda text: text == ray_leftovers.mark())
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -137,9 +135,7 @@ def _attach(address: str) -> Session:
 
 
 def _start_local() -> Session:
-    folder = default_run_root() / "ray"
-    _kill_marked(_owner_is_dead)
-    _remove_dead_sessions(folder)
+    ray_leftovers.sweep_ray()
     with _environment():
         context: Any = ray.init(
             address="local",
@@ -150,45 +146,18 @@ def _start_local() -> Session:
             log_to_driver=False,
             logging_level=logging.ERROR,
             _node_ip_address=_LOOPBACK,
-            _temp_dir=str(folder),
+            _temp_dir=str(ray_leftovers.folder()),
         )
     return Session(folder=Path(context.address_info["session_dir"]), daemons=_daemons())
 
 
 def _daemons() -> tuple[processes.Process, ...]:
-    found = processes.tree(RAY_VARIABLE, _mark())
+    found = processes.tree(RAY_VARIABLE, ray_leftovers.mark())
     return tuple(
         process
         for process in found
         if Path(processes.command_line(process.pid).partition(" ")[0]).name in _DAEMONS
     )
-
-
-def _mark() -> str:
-    me = processes.read(os.getpid())
-    return f"{os.getpid()}-{me.started if me else 0}"
-
-
-def _owner_is_dead(mark: str) -> bool:
-    pid, _, started = mark.partition("-")
-    return not processes.alive(int(pid), int(started))
-
-
-def _kill_marked(condition: Callable[[str], bool]) -> None:
-    def find() -> list[processes.Process]:
-        known = processes.table()
-        found = processes.marks(RAY_VARIABLE, known)
-        return [known[pid] for pid, mark in found.items() if condition(mark)]
-
-    processes.kill_all(find, _KILL_LIMIT_S)
-
-
-def _remove_dead_sessions(folder: Path) -> None:
-    """What a Ray left whose process, named last in the folder's name, was killed."""
-    for session in folder.glob("session_*_*"):
-        pid = session.name.rpartition("_")[2]
-        if pid.isdecimal() and processes.read(int(pid)) is None:
-            shutil.rmtree(session, ignore_errors=True)
 
 
 @contextmanager
@@ -200,7 +169,7 @@ def _environment() -> Iterator[None]:
     before = dict(os.environ)
     os.environ.pop("RAY_AUTH_MODE", None)  # unset, a local Ray takes to tokens by itself
     os.environ.pop("RAY_ADDRESS", None)
-    os.environ[RAY_VARIABLE] = _mark()
+    os.environ[RAY_VARIABLE] = ray_leftovers.mark()
     os.environ.update(
         RAY_AUTH_TOKEN=_TOKEN,
         RAY_USAGE_STATS_ENABLED="0",

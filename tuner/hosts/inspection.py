@@ -1,0 +1,286 @@
+"""One look at this machine, as a value: what `checks` judge. Only leftovers are removed by it."""
+
+import ctypes
+import os
+import resource
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tuner.errors import HostError
+from tuner.frozen import Frozen
+from tuner.hosts import processes
+from tuner.hosts.cgroups import SYSTEM
+from tuner.hosts.gpu_health import Gpus, gpus_now
+from tuner.hosts.leftovers import sweep
+from tuner.hosts.ray_leftovers import sweep_ray
+from tuner.hosts.slots import parse_list
+
+_SAMPLE_S = 0.5
+_BUSY_CORES = 0.3
+_TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+_TIME_ERROR = 5
+"""What adjtimex(2) returns of a clock that nothing keeps right."""
+_TIMEX_BYTES = 512
+_NO_LIMIT_BYTES = 1 << 60
+
+
+class Disk(Frozen):
+    """A file system by a folder on it; `files_left` where it counts files, `problem` where the
+    folder cannot be used."""
+
+    path: str
+    free_gb: float
+    total_gb: float
+    files_left: int | None
+    writable: bool
+    problem: str = ""
+
+
+class CpuUser(Frozen):
+    """A process and how many cores it used during the look."""
+
+    pid: int
+    command: str
+    cores: float
+
+
+class Inspected(Frozen):
+    """This machine at one moment.
+
+    Limits of open files are None where there is none. `memory_gb` and `available_gb` are those of
+    the container where that has less than its host, `quota_cores` is its share of the cores.
+    `swapped_pages` went in or out during the look, `busy_cores` were used by anybody.
+    `synchronised` is None where the kernel does not say. `swept` are sentences about what was left
+    of earlier runs and is gone now, `unswept` about what could not be removed.
+    """
+
+    gpus: Gpus
+    open_files_soft: int | None
+    open_files_hard: int | None
+    shm: Disk | None
+    tmp: Disk
+    study: Disk | None
+    listening: list[int]
+    ephemeral: tuple[int, int]
+    reserved: list[int]
+    memory_gb: float
+    available_gb: float
+    swap_gb: float
+    swap_used_gb: float
+    swapped_pages: int
+    cores: int
+    quota_cores: float | None
+    load_1min: float
+    busy_cores: float
+    cpu_users: list[CpuUser]
+    now: datetime
+    synchronised: bool | None
+    swept: list[str]
+    unswept: list[str]
+
+
+def inspect_host(study: Path | None = None) -> Inspected:
+    """Look at this machine for about a second, after what dead runs left was removed."""
+    swept, unswept = _sweep()
+    load = _Load()
+    time.sleep(_SAMPLE_S)
+    busy_cores, cpu_users, swapped_pages = load.since()
+    memory = _memory()
+    soft, hard = (_limit(value) for value in resource.getrlimit(resource.RLIMIT_NOFILE))
+    return Inspected(
+        gpus=gpus_now(),
+        open_files_soft=soft,
+        open_files_hard=hard,
+        shm=_disk(Path(processes.SHARED_MEMORY)),
+        tmp=_disk(Path(tempfile.gettempdir())) or _no_disk(tempfile.gettempdir()),
+        study=_disk(study) if study else None,
+        listening=sorted(_listening()),
+        ephemeral=_pair("/proc/sys/net/ipv4/ip_local_port_range", (32768, 60999)),
+        reserved=list(parse_list(_text("/proc/sys/net/ipv4/ip_local_reserved_ports"))),
+        memory_gb=memory["MemTotal"],
+        available_gb=memory["MemAvailable"],
+        swap_gb=memory["SwapTotal"],
+        swap_used_gb=memory["SwapTotal"] - memory["SwapFree"],
+        swapped_pages=swapped_pages,
+        cores=len(os.sched_getaffinity(0)),
+        quota_cores=_quota_cores(),
+        load_1min=os.getloadavg()[0],
+        busy_cores=busy_cores,
+        cpu_users=cpu_users,
+        now=datetime.now(UTC),
+        synchronised=_synchronised(),
+        swept=swept,
+        unswept=unswept,
+    )
+
+
+def _sweep() -> tuple[list[str], list[str]]:
+    """What dead runs left: removed, and what could not be."""
+    removed: list[str] = []
+    left: list[str] = []
+    try:
+        servers, ray = sweep(), sweep_ray()
+    except HostError as error:
+        return [], [error.message]
+    for each in servers:
+        segments = f", {len(each.segments)} files in /dev/shm" if each.segments else ""
+        removed.append(f"server {each.tag}: {each.killed} processes{segments}")
+        if each.survivors or each.unproven:
+            why = each.unproven or "they hang inside a driver"
+            left.append(f"server {each.tag}: {each.survivors} processes live on ({why})")
+    if ray.killed or ray.folders:
+        removed.append(f"Ray: {ray.killed} processes, {len(ray.folders)} folders")
+    if ray.survivors:
+        left.append(f"Ray: {ray.survivors} processes live on")
+    return removed, left
+
+
+class _Load:
+    """Two looks at who uses the cores, and at what is swapped."""
+
+    def __init__(self) -> None:
+        self._began_s = time.monotonic()
+        self._total, self._idle = _machine_ticks()
+        self._ticks = dict(_process_ticks())
+        self._pages = _swapped_pages()
+
+    def since(self) -> tuple[float, list[CpuUser], int]:
+        """(cores in use, the processes that use them, pages swapped) since it was made."""
+        took_s = time.monotonic() - self._began_s
+        total, idle = _machine_ticks()
+        used = (total - self._total) - (idle - self._idle)
+        share = used / (total - self._total) if total > self._total else 0.0
+        cores = os.cpu_count() or 1
+        return share * cores, self._users(took_s), _swapped_pages() - self._pages
+
+    def _users(self, took_s: float) -> list[CpuUser]:
+        own = {os.getpid(), os.getppid()}
+        used = {
+            pid: (ticks - self._ticks[pid]) / _TICKS_A_SECOND / took_s
+            for pid, ticks in _process_ticks()
+            if pid in self._ticks and pid not in own
+        }
+        busy = sorted(used.items(), key=lambda pair: -pair[1])
+        return [
+            CpuUser(pid=pid, command=processes.command_line(pid)[:120], cores=round(cores, 2))
+            for pid, cores in busy
+            if cores >= _BUSY_CORES
+        ]
+
+
+def _machine_ticks() -> tuple[int, int]:
+    fields = [int(field) for field in _text("/proc/stat").split("\n", 1)[0].split()[1:9]]
+    return sum(fields), sum(fields[3:5])
+
+
+def _process_ticks() -> Iterator[tuple[int, int]]:
+    for path in processes.PROC.glob("[0-9]*"):
+        with suppress(OSError, ValueError, IndexError):
+            # The command name stands in parentheses and may itself hold spaces and parentheses.
+            fields = (path / "stat").read_bytes().rpartition(b")")[2].split()
+            yield int(path.name), int(fields[11]) + int(fields[12])
+
+
+def _swapped_pages() -> int:
+    lines = (line.split() for line in _text("/proc/vmstat").splitlines())
+    return sum(int(count) for name, count in lines if name in ("pswpin", "pswpout"))
+
+
+def _memory() -> dict[str, float]:
+    """In GB; a container's own limit where it has less than its host."""
+    found = dict.fromkeys(("MemTotal", "MemAvailable", "SwapTotal", "SwapFree"), 0.0)
+    for line in _text("/proc/meminfo").splitlines():
+        name, _, value = line.partition(":")
+        if name in found:
+            found[name] = int(value.split()[0]) * 1024 / 1e9
+    limit_gb, used_gb = _container_memory_gb()
+    if limit_gb is not None and limit_gb < found["MemTotal"]:
+        found["MemTotal"] = limit_gb
+        found["MemAvailable"] = min(found["MemAvailable"], max(0.0, limit_gb - used_gb))
+    return found
+
+
+def _container_memory_gb() -> tuple[float | None, float]:
+    """(limit, in use without what the kernel would drop) of this container, None without one."""
+    for limit, used, dropped in (
+        ("memory.max", "memory.current", "inactive_file"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),
+    ):
+        text = _text(SYSTEM / limit).strip()
+        if text.isdecimal() and int(text) < _NO_LIMIT_BYTES:
+            stat = (SYSTEM / limit).parent / "memory.stat"
+            words = dict(line.split() for line in _text(stat).splitlines())
+            in_use = int(_text(SYSTEM / used) or 0) - int(words.get(dropped, 0))
+            return int(text) / 1e9, in_use / 1e9
+    return None, 0.0
+
+
+def _quota_cores() -> float | None:
+    """How many cores' time this container may use, None where it has no such limit."""
+    quota, _, period = _text(SYSTEM / "cpu.max").strip().partition(" ")
+    if not quota:
+        quota = _text(SYSTEM / "cpu" / "cpu.cfs_quota_us").strip()
+        period = _text(SYSTEM / "cpu" / "cpu.cfs_period_us").strip()
+    return int(quota) / int(period) if quota.isdecimal() and period.isdecimal() else None
+
+
+def _disk(path: Path) -> Disk | None:
+    """The file system of a folder, None where there is no such folder."""
+    try:
+        size, count = shutil.disk_usage(path), os.statvfs(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return _no_disk(str(path), error.strerror or str(error))
+    return Disk(
+        path=str(path),
+        free_gb=size.free / 1e9,
+        total_gb=size.total / 1e9,
+        files_left=count.f_favail if count.f_files else None,
+        writable=os.access(path, os.W_OK | os.X_OK),
+    )
+
+
+def _no_disk(path: str, why: str = "it does not exist") -> Disk:
+    return Disk(path=path, free_gb=0, total_gb=0, files_left=None, writable=False, problem=why)
+
+
+def _listening() -> Iterator[int]:
+    """Every TCP port that somebody listens on, on whatever address."""
+    seen: set[int] = set()
+    for family in ("tcp", "tcp6"):
+        for fields in map(str.split, _text(f"/proc/net/{family}").splitlines()[1:]):
+            if fields[3] == processes.LISTEN:
+                seen.add(int(fields[1].rpartition(":")[2], 16))
+    yield from seen
+
+
+def _synchronised() -> bool | None:
+    """What the kernel says of its own clock."""
+    try:
+        state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
+    except (OSError, AttributeError):
+        return None
+    return None if state < 0 else state != _TIME_ERROR
+
+
+def _limit(value: int) -> int | None:
+    return None if value == resource.RLIM_INFINITY else value
+
+
+def _pair(path: str, default: tuple[int, int]) -> tuple[int, int]:
+    found = _text(path).split()
+    return (int(found[0]), int(found[1])) if len(found) == 2 else default
+
+
+def _text(path: str | Path) -> str:
+    """What a file of the kernel's says; nothing where this machine has no such file."""
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""
