@@ -8,6 +8,7 @@ import pytest
 
 from tests.launched import Launched, calls, read_argv, read_container, stubs
 from tuner.errors import TunerError
+from tuner.night.opening import open_study
 from tuner.records import Records
 from tuner.starting.drafting import Asked
 from tuner.verbs import inspect
@@ -78,7 +79,7 @@ def test_what_cannot_be_read_is_told_in_this_sentence_and_leaves_nothing(tree, s
 
 
 def exported(study: Path) -> str:
-    loaded = inspect.open_study(study)
+    loaded = open_study(study)
     return export(loaded, list(Records(loaded.folder))).command
 
 

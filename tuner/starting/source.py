@@ -41,8 +41,8 @@ def _taken(text: str, stdin: TextIO) -> tuple[str, str]:
     """The text itself, and the name of the file it stands in, empty for a command."""
     if text == "-":
         return _limited(stdin.read(MAX_BYTES + 1), "-"), "-"
-    if "\n" in text or not _is_path(text):
-        return text, ""
+    if "\n" in text or not text.strip() or not _is_path(text):
+        return _limited(text, "the command"), ""
     try:
         with Path(text).open(encoding="utf-8") as file:
             return _limited(file.read(MAX_BYTES + 1), text), text
@@ -62,9 +62,9 @@ def _is_path(text: str) -> bool:
 
 def _limited(text: str, name: str) -> str:
     if len(text) > MAX_BYTES:
-        raise TunerError(f"{name}: longer than {MAX_BYTES} characters, expected a launch")
+        raise TunerError(f"{name} is longer than {MAX_BYTES} characters, expected a launch")
     if not text.strip():
-        raise TunerError(f"{name}: is empty, expected a launch")
+        raise TunerError(f"{name} is empty, expected a launch")
     return text
 
 
