@@ -154,7 +154,8 @@ def _sections(view: StudyView, width: int) -> list[RenderableType]:
         parts += [_hypotheses(view.hypotheses), Text("")]
     parts += [Text(sentence) for sentence in view.located]
     parts += [_never(dead_end) for dead_end in view.never_again]
-    if view.located or view.never_again:
+    parts += [Text(f"note: {plain(sentence)}") for sentence in view.dead]
+    if view.located or view.never_again or view.dead:
         parts.append(Text(""))
     if not view.trials:
         return [*parts, Text(f"Nothing was launched yet: tuner run {shlex.quote(view.study)}")]

@@ -34,8 +34,12 @@ def flag_notes(study: LoadedStudy, catalogues: Sequence[Catalogue]) -> list[str]
         notes += [j.message for j in said if j is not None and not j.stops]
         missed = (judge_variable(catalogue, name) for name in _variables(study))
         notes += [sentence for sentence in missed if sentence]
-    notes += [study.dead[flag] for flag in flags if flag in study.dead]
-    return list(dict.fromkeys(notes))
+    return list(dict.fromkeys([*notes, *dead_notes(study)]))
+
+
+def dead_notes(study: LoadedStudy) -> list[str]:
+    """The sentences on those of the study's flags that nothing reads."""
+    return list(dict.fromkeys(study.dead[flag] for flag in _flags(study) if flag in study.dead))
 
 
 def dead_flags(catalogues: Sequence[Catalogue]) -> dict[str, str]:

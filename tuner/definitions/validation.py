@@ -16,7 +16,7 @@ from tuner.definitions.nearest import did_you_mean
 from tuner.definitions.objective_checks import check_objective
 from tuner.definitions.paths import study_file
 from tuner.definitions.schema_errors import report
-from tuner.definitions.space import Configuration, Space
+from tuner.definitions.space import Configuration, Space, flag_of
 from tuner.definitions.space_checks import check_space
 from tuner.definitions.study_checks import check_study
 from tuner.definitions.surface import Surface
@@ -55,6 +55,18 @@ class LoadedStudy:
     """The files of `study` and `space` as they are written: for what is found wrong later."""
     dead: dict[str, str] = field(default_factory=dict)
     """Flags that are declared and read by nothing, each with a sentence that says so."""
+
+    @property
+    def idle(self) -> dict[str, str]:
+        """Hypotheses that change nothing but dead flags, each with the sentence that says so."""
+        return {
+            hypothesis.id: "; ".join(self._said_dead(name) for name in hypothesis.change)
+            for hypothesis in self.space.hypotheses
+            if self.space.is_idle(hypothesis)
+        }
+
+    def _said_dead(self, name: str) -> str:
+        return self.dead[flag_of(name, self.space.parameters[name]) or name]
 
     def knowing(self, dead: Mapping[str, str]) -> Self:
         """The same study where these flags are known to be read by nothing."""

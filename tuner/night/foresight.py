@@ -42,7 +42,9 @@ def to_run(study: LoadedStudy, records: Sequence[TrialRecord]) -> list[Hypothesi
     return [
         hypothesis
         for hypothesis in ordered(study.space.hypotheses)
-        if hypothesis.id not in tried and not moot(hypothesis, study.space, records)
+        if hypothesis.id not in tried
+        and not study.space.is_idle(hypothesis)
+        and not moot(hypothesis, study.space, records)
     ]
 
 

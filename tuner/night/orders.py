@@ -43,6 +43,7 @@ def order(
         noise=noise_by_rung(records, study.objective),
         best=_best_score(study, records),
         ceilings=best_ratios((r.rungs for r in records), base, study.objective),
+        dead=sorted(study.dead),
         known=_known(records, job, configuration),
         baseline_quality=_baseline_quality(study, records),
         nearest=_nearest(study, records, configuration),
@@ -92,7 +93,9 @@ def _nearest(
     if served:
         nearest = study.space.configuration(max(served, key=alike).values)
     launch = launch_spec(study, nearest)
-    return {**launch.flags, **launch.env}
+    own = launch_spec(study, configuration).flags
+    unread = {flag: own[flag] for flag in own if flag in study.dead}  # they are not to blame
+    return {**launch.flags, **launch.env, **unread}
 
 
 def _best_score(study: LoadedStudy, records: Sequence[TrialRecord]) -> float:

@@ -239,7 +239,8 @@ def _hypotheses(now: Situation) -> Job | Wait | None:
     tried = {r.hypothesis for r in standing_records(now.records)}
     in_flight = {job.hypothesis for job in now.pending}
     for hypothesis in ordered(now.space.hypotheses):
-        if hypothesis.id in tried | in_flight or moot(hypothesis, now.space, now.records):
+        answered = hypothesis.id in tried | in_flight or now.space.is_idle(hypothesis)
+        if answered or moot(hypothesis, now.space, now.records):
             continue
         if in_flight.intersection(hypothesis.depends_on):
             return Wait()

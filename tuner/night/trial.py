@@ -8,7 +8,7 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -42,7 +42,8 @@ class TrialOrder(Frozen):
 
     `reference` holds the baseline's tok/s per rung and `noise` the relative sd of a launch there,
     both empty while they are not known; `best` is the best score so far, `ceilings` the best ratio
-    seen at each rung; `known` maps effective keys to the trial that has them. `nearest` holds flags
+    seen at each rung; `known` maps effective keys to the trial that has them, `dead` are arguments
+    that count in none of them since nothing reads them. `nearest` holds flags
     and variables of the most similar configuration that served: blame starts from what differs.
     `gpus` are what all its servers take together, `host_gpus` what the host has (None: as many).
     """
@@ -63,6 +64,7 @@ class TrialOrder(Frozen):
     noise: dict[int, float] = {}
     best: float = 1.0
     ceilings: dict[int, float] = {}
+    dead: list[str] = []
     known: dict[str, int] = {}
     baseline_quality: OutputQuality = OutputQuality()
     nearest: dict[str, Value] = {}
@@ -192,18 +194,19 @@ async def _read_back(order: TrialOrder, serving: _Serving, course: _Course) -> N
         if other and other != course.effective:
             logger.warning("trial %d: its servers do not run with the same", order.number)
     if course.effective:
-        course.effective_key = effective_key(course.effective, order.launch)
+        course.effective_key = effective_key(course.effective, order.launch, order.dead)
         course.duplicate_of = order.known.get(course.effective_key)
     if course.duplicate_of is not None:
         course.outcome = "duplicate"
 
 
-def effective_key(effective: Mapping[str, Value], launch: LaunchSpec) -> str:
+def effective_key(
+    effective: Mapping[str, Value], launch: LaunchSpec, dead: Collection[str] = ()
+) -> str:
     """12 hex digits that two launches share only if they run with the same arguments, variables
-    and build."""
-    identity = json.dumps(
-        [sorted(effective.items()), sorted(launch.env.items()), launch.build], default=str
-    )
+    and build; `dead` arguments are read by nothing, whatever they say."""
+    read = sorted(item for item in effective.items() if item[0] not in dead)
+    identity = json.dumps([read, sorted(launch.env.items()), launch.build], default=str)
     return hashlib.sha256(identity.encode()).hexdigest()[:12]
 
 

@@ -6,6 +6,7 @@ configuration was also launched afresh as a finalist, those launches alone judge
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Literal
 
 from tuner.definitions.models import Hypothesis, Objective
@@ -77,8 +78,12 @@ def ledger(
     hypotheses: Sequence[Hypothesis],
     objective: Objective,
     baseline_key: str | None = None,
+    idle: Mapping[str, str] = MappingProxyType({}),
 ) -> list[LedgerRow]:
-    """A row for every stated hypothesis, in the order in which they were stated."""
+    """A row for every stated hypothesis, in the order in which they were stated.
+
+    `idle` are hypotheses that need no launch, since they change nothing, and why that is known.
+    """
     arms = Arms(records, objective, baseline_key)
     by_id = {hypothesis.id: hypothesis for hypothesis in hypotheses}
     rows: dict[str, LedgerRow] = {}
@@ -86,7 +91,7 @@ def ledger(
     def row(hypothesis: Hypothesis) -> LedgerRow:
         if hypothesis.id not in rows:
             parents = [row(by_id[parent]) for parent in hypothesis.depends_on if parent in by_id]
-            rows[hypothesis.id] = _row(arms, hypothesis, parents)
+            rows[hypothesis.id] = _row(arms, hypothesis, parents, idle.get(hypothesis.id))
         return rows[hypothesis.id]
 
     return [row(hypothesis) for hypothesis in hypotheses]
@@ -111,7 +116,8 @@ def null_results(rows: Sequence[LedgerRow]) -> list[str]:
     kinds = dict.fromkeys(row.attacks for row in rows if row.attacks)
     sentences = []
     for kind in kinds:
-        nulls = [row.id for row in rows if row.attacks == kind and row.verdict == "no effect"]
+        tested = [row for row in rows if row.attacks == kind and row.effect is not None]
+        nulls = [row.id for row in tested if row.verdict == "no effect"]
         moved = any(row.attacks == kind and row.verdict in ("helps", "regresses") for row in rows)
         if len(nulls) >= 2 and not moved:
             names = ", ".join(nulls)
@@ -119,10 +125,14 @@ def null_results(rows: Sequence[LedgerRow]) -> list[str]:
     return sentences
 
 
-def _row(arms: Arms, hypothesis: Hypothesis, parents: Sequence[LedgerRow]) -> LedgerRow:
+def _row(
+    arms: Arms, hypothesis: Hypothesis, parents: Sequence[LedgerRow], idle: str | None
+) -> LedgerRow:
     launches = _launches(arms, hypothesis)
     failed = _telling_failure(launches)
-    if any(record in arms.baseline for record in launches):
+    if idle is not None and not launches:
+        finding = _Finding(verdict="no effect", words=f"no effect: {idle}", cause=idle)
+    elif any(record in arms.baseline for record in launches):
         finding = _same_as_baseline(launches)
     elif failed is None and not any(record.outcome == "completed" for record in launches):
         finding = _unmeasured(launches, parents)

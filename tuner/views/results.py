@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tuner.definitions.domain import same
+from tuner.definitions.flag_checks import dead_notes
 from tuner.definitions.models import Value
 from tuner.definitions.space import shown
 from tuner.definitions.validation import LoadedStudy
@@ -76,8 +77,9 @@ class DeadEnd(Frozen):
 class StudyView(Frozen):
     """A study so far: its verdict, its hypotheses, its trials, and where the time went.
 
-    `ended` is why the run that shows this came to its end, empty where none ran; `changed` is how
-    the study differs from what the records were made by, empty where it does not.
+    `dead` says which of its flags nothing reads; `ended` is why the run that shows this came to its
+    end, empty where none ran; `changed` is how the study differs from what the records were made
+    by, empty where it does not.
     """
 
     schema_number: int = SCHEMA
@@ -95,6 +97,7 @@ class StudyView(Frozen):
     trials: list[TrialRow]
     time_use: list[TimeUse]
     feasible: bool
+    dead: list[str] = []
     ended: str = ""
     changed: str = ""
 
@@ -121,7 +124,7 @@ def study_view(study: LoadedStudy, records: Records, ended: str = "") -> StudyVi
     """All that can be said of a study from its records."""
     objective, key = study.objective, study.baseline.key
     found = conclusion(records, objective, key)
-    rows = ledger(records, study.space.hypotheses, objective, key)
+    rows = ledger(records, study.space.hypotheses, objective, key, study.idle)
     base = reference(records, objective, key)
     trials = [_trial_row(study, record, base) for record in records]
     winner = next((r for r in records if r.key == found.winner_key), None)
@@ -140,6 +143,7 @@ def study_view(study: LoadedStudy, records: Records, ended: str = "") -> StudyVi
         trials=trials,
         time_use=list(time_use(records)),
         feasible=any(t.score is not None and not t.breaches for t in trials),
+        dead=dead_notes(study),
         ended=ended,
         changed=changed_since(study),
     )

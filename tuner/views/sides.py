@@ -102,7 +102,8 @@ def _winner(study: LoadedStudy, arms: Arms) -> Side:
 
 
 def _hypothesis(study: LoadedStudy, arms: Arms, wanted: str) -> Side:
-    rows = ledger(arms.records, study.space.hypotheses, study.objective, study.baseline.key)
+    stated, key = study.space.hypotheses, study.baseline.key
+    rows = ledger(arms.records, stated, study.objective, key, study.idle)
     row = next(row for row in rows if row.id == wanted)
     launches = [record for record in arms.records if record.number in row.trials]
     return _side(study, wanted, _some(launches, f"the hypothesis {wanted}"))
