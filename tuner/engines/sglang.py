@@ -10,7 +10,6 @@ from tuner.engines.common import GENERATION_TIMEOUT_S, PROBE_TOKENS, CommonEngin
 from tuner.engines.readback import as_flags, last_match
 from tuner.errors import HttpProtocolError, HttpStatusError
 from tuner.flags.sglang import FLAGS
-from tuner.flags.sglang import FLAGS
 
 if TYPE_CHECKING:
     from tuner.http.client import Http
