@@ -1,6 +1,7 @@
 """The README says what is: its commands are those that CI runs, its names are those of files."""
 
 import re
+import shlex
 import subprocess
 import tomllib
 from pathlib import Path
@@ -62,7 +63,7 @@ def test_every_verb_that_is_mentioned_exists_and_every_verb_is_mentioned():
 
 @pytest.mark.parametrize("command", [c for c in commands() if c.startswith("tuner ")])
 def test_commands_parse(command):
-    _, verb, *words = command.split()
+    _, verb, *words = shlex.split(command)
     cli.cli.commands[verb].make_context(verb, words)
 
 
