@@ -43,3 +43,9 @@ def test_only_whole_references_are_left_to_the_shell():
 def test_references_that_nothing_sets_are_found(monkeypatch):
     monkeypatch.setenv("SET_HERE", "1")
     assert unset_references(["${SET_HERE} ${B_NOT}", "${A_NOT}", "${B_NOT}"]) == ["A_NOT", "B_NOT"]
+
+
+def test_a_secret_behind_a_short_option_is_hidden_too():
+    assert shown_argv(("run", "-e=HF_TOKEN=hf_1", "--env=HF_TOKEN=hf_1", "-e=A=b")) == (
+        *("run", "-e=HF_TOKEN=${HF_TOKEN}", "--env=HF_TOKEN=${HF_TOKEN}", "-e=A=b"),
+    )

@@ -10,7 +10,7 @@ from tuner.definitions.validation import load_study
 from tuner.errors import SpaceError, StudyChanged, TunerError
 from tuner.records import Records
 from tuner.views.export import Export, export, find
-from tuner.views.forms import written
+from tuner.views.forms import FORMATS, written
 
 
 @pytest.fixture
@@ -169,3 +169,62 @@ def test_both_forms_end_their_last_line_and_json_has_a_schema(night):
     assert document.endswith("}\n")
     assert json.loads(document)["schema_number"] == 1
     assert json.loads(document)["command"] == made.command
+
+
+def engine(night, text: str) -> None:
+    """Another engine in place of the rehearsal, with a space that it takes."""
+    edit(night, "study.yaml", "engine: {name: rehearsal, surface: surface.yaml}", f"engine: {text}")
+
+
+def test_in_a_container_the_program_goes_by_its_own_name_and_the_host_s_paths_are_mounted(night):
+    (night / "models").mkdir()
+    engine(night, "{name: vllm, command: [numactl, --membind=0, /opt/e/bin/python3.11, -m, v]}")
+    edit(night, "study.yaml", "model: small",
+         "model: models\nfixed: {flags: {a: space.yaml, b: /no/where}}")  # fmt: skip
+    made = exported(night)
+    assert made.container.program == ["numactl", "--membind=0", "python3", "-m", "v"]
+    assert made.container.mounts == [str(night / "models")]
+    assert made.argv[: made.program] == [
+        *("numactl", "--membind=0", "/opt/e/bin/python3.11", "-m", "v")
+    ]
+    assert made.arguments[:2] == ["--model", str(night / "models")]
+    assert made.port == 8000
+
+
+def test_paths_inside_values_are_mounted_too(night):
+    engine(night, "{name: vllm, command: [/opt/e/bin/vllm, serve]}")
+    adapter = night / "adapter"
+    adapter.mkdir()
+    value = json.dumps({"name": "a", "path": str(adapter)})
+    edit(night, "study.yaml", "model: small",
+         f"model: /models/elsewhere\nfixed: {{flags: {{lora: {json.dumps(value)}}}}}")  # fmt: skip
+    made = exported(night)
+    assert made.container.program == ["vllm", "serve"]
+    assert made.container.mounts == sorted(["/models/elsewhere", str(adapter)])
+    assert made.arguments[0] == "/models/elsewhere"
+    assert made.port == 8000
+
+
+def test_gpus_are_those_of_the_configuration_unless_the_host_had_none(night):
+    engine(night, "{name: vllm, command: [vllm, serve]}")
+    edit(night, "study.yaml", "model: small",
+         "model: small\nfixed: {flags: {tensor-parallel-size: 2}}")  # fmt: skip
+    edit(night, "study.yaml", "gpus: 1", "gpus: 2")
+    assert exported(night).gpus == 2
+    assert exported(night).container.options == ["--ipc=host"]
+    remember(night)  # a host without a GPU
+    assert exported(night).gpus == 0
+    assert exported(night).container.options == []
+
+
+def test_an_image_of_the_study_is_run_alike_in_both_forms(night):
+    engine(night, "{name: sglang, image: 'lmsysorg/sglang:v0.5.9', containers:"
+                  " {options: [--shm-size=32g, '-e=HF_TOKEN=hf_verysecret']}}")  # fmt: skip
+    made = exported(night)
+    assert written(made, "docker").splitlines()[-1] == made.command
+    assert "--entrypoint python3 lmsysorg/sglang:v0.5.9 -m sglang.launch_server" in made.command
+    for form in FORMATS:
+        assert "hf_verysecret" not in written(made, form)
+    for form in ("compose", "k8s", "systemd"):
+        assert "lmsysorg/sglang:v0.5.9" in written(made, form)
+        assert "IMAGE" not in written(made, form)

@@ -69,7 +69,10 @@ def made(words=(), env=None, **changes) -> Export:
         "gpus": 4,
         "port": 8000,
         "container": Container(
-            image=None, program=["python3", "-m", argv[2]], mounts=["/models/a, b"]
+            image=None,
+            options=["--ipc=host"],
+            program=["python3", "-m", argv[2]],
+            mounts=["/models/a, b"],
         ),
         "trial": 5,
         "why": "It won.\nrm -rf /\x1b[2J",
@@ -92,7 +95,7 @@ def expected(chosen: Export) -> list[str]:
 def test_docker_starts_it(tmp_path):
     chosen = made(NASTY, NASTY_ENV)
     words, env = shell_argv(written(chosen, "docker"), "docker", tmp_path)
-    assert words[:4] == ["run", "--rm", "--init", "--ipc"]
+    assert words[:3] == ["run", "--rm", "--init"]
     at = words.index("--entrypoint")
     assert words[at : at + 5] == ["--entrypoint", "python3", "img:1", "-m", chosen.argv[2]]
     assert words[at + 5 :] == expected(chosen)
@@ -100,8 +103,9 @@ def test_docker_starts_it(tmp_path):
     assert given.pop("HF_TOKEN") == ""
     assert env["HF_TOKEN"] == SECRETS["HF_TOKEN"]
     assert given == {"PLAIN": "1", **NASTY_ENV}
-    assert '"source=/models/a, b","target=/models/a, b"' in words[words.index("--mount") + 1]
-    assert words[words.index("--gpus") + 1] == "4"
+    assert words[words.index("-v") + 1] == "/models/a, b:/models/a, b:ro"
+    assert words[words.index("--gpus") + 1] == "all"
+    assert "--ipc=host" in words[:at]
 
 
 def test_systemd_starts_it():
@@ -237,20 +241,26 @@ def test_a_unit_names_its_program_by_a_whole_path():
 
 def test_an_image_is_run_by_the_study_s_own_runtime_network_and_options(tmp_path):
     container = Container(image="lmsysorg/sglang:v0.5.9", runtime="podman", network="bridge",
-                          options=["--shm-size=32g"], program=["python3", "-m", "sglang"],
-                          mounts=[])  # fmt: skip
-    chosen = made(container=container, engine="sglang", port=30000, env={"B": "c d"})
+                          options=["--shm-size=32g", "${API_KEY}"], mounts=[],
+                          program=["python3", "-m", "sglang"])  # fmt: skip
+    argv = ["python3", "-m", "sglang.launch_server", "--model-path", "m"]
+    chosen = made(container=container, engine="sglang", port=30000).model_copy(
+        update={"argv": argv, "env": {"B": "c d"}}
+    )
     words, _ = shell_argv(written(chosen, "docker"), "podman", tmp_path)
-    at = words.index("--shm-size=32g")
+    at = words.index("--shm-size=32g") + 1
+    assert words[at] == SECRETS["API_KEY"]
     assert words[at + 1 : at + 4] == ["--entrypoint", "python3", "lmsysorg/sglang:v0.5.9"]
-    assert words[words.index("-p") + 1] == "30000:30000"
+    assert words[words.index("-p") + 1] == "127.0.0.1:30000:30000"
+    assert "--device=nvidia.com/gpu=all" in words[:at]
     assert words[-2:] == ["--host", "0.0.0.0"]
     document = yaml.safe_load(written(chosen, "compose"))
     service = document["services"]["a-night-of-mine"]
     assert service["ports"] == ["30000:30000"]
     assert "network_mode" not in service
-    assert "--shm-size=32g" in written(chosen, "compose").splitlines()[2]
+    assert "--shm-size=32g ${API_KEY}" in written(chosen, "compose").splitlines()[2]
     unit = unit_lines(written(chosen, "systemd"))
+    assert len(unit["ExecStartPre"]) == 1
     command = systemd_command(unit["ExecStart"][0], SECRETS)
     assert "podman" in command[:2] or command[0].endswith("/podman")
     assert "B=c d" in command

@@ -80,14 +80,20 @@ class Image:
     def line(self, env: Mapping[str, str], argv: Sequence[str], *, launched: bool) -> str:
         """What a person pastes, as one line of POSIX shell; variables and words may refer to
         others as `${NAME}`. With `launched` the GPUs and the port are those of this launch."""
+        words, looked_up = self.pasted(env, argv, launched=launched)
+        before = [f"{key}={shell_word(value)}" for key, value in sorted(looked_up.items())]
+        return " ".join([*before, *map(shell_word, words)])
+
+    def pasted(
+        self, env: Mapping[str, str], argv: Sequence[str], *, launched: bool = False
+    ) -> RunLine:
+        """The words of such a line, and the variables that its client hands on by name alone."""
         looked_up = {key: value for key, value in env.items() if references(value)}
         variables = [key if key in looked_up else f"{key}={value}" for key, value in env.items()]
         gpus = self._gpu_words(self.gpus) if launched else self._usual_gpu_words()
         port = self.port if launched else _named_port(argv, self.usual_port)
         words = self._run(["--rm", "--init"], gpus, port, sorted(variables))
-        words += (*shown_argv(self.options), *_inside(self.image, argv))
-        before = [f"{key}={shell_word(value)}" for key, value in sorted(looked_up.items())]
-        return " ".join([*before, *map(shell_word, words)])
+        return RunLine((*words, *shown_argv(self.options), *_inside(self.image, argv)), looked_up)
 
     def _run(
         self,

@@ -95,7 +95,7 @@ def shown_argv(argv: Iterable[str]) -> tuple[str, ...]:
     flag = ""
     for word in argv:
         name, equals, value = word.partition("=")
-        if word.startswith("--") and equals:
+        if word.startswith("-") and equals:
             shown.append(f"{name}={_shown(name, value)}")
         else:
             shown.append(_shown(flag, word))

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Literal
 
 from tuner import engines
-from tuner.definitions.models import Launch
 from tuner.definitions.space import Configuration
 from tuner.definitions.validation import LoadedStudy
-from tuner.engines.base import LaunchSpec
-from tuner.engines.spelling import references
+from tuner.engines.base import LaunchCommand, LaunchSpec
+from tuner.engines.spelling import references, shown_argv
 from tuner.errors import StudyChanged, TunerError
 from tuner.frozen import Frozen
 from tuner.night.environment import changed_since, remembered
@@ -97,6 +96,7 @@ def export(study: LoadedStudy, records: Sequence[TrialRecord], trial: int | None
     launch, spec = launch_command(study, configuration), launch_spec(study, configuration)
     argv, env = list(launch.shown_argv()), launch.shown_env()
     program = _program(argv)
+    gpus = engines.create(spec).gpus_needed() if _on_gpus(study, launch) else 0
     port = _port(argv[program:], spec.engine.name)
     return Export(
         study=study.folder.resolve().name,
@@ -105,9 +105,9 @@ def export(study: LoadedStudy, records: Sequence[TrialRecord], trial: int | None
         argv=argv,
         env=env,
         program=program,
-        gpus=engines.create(spec).gpus_needed() if _on_gpus(study) else 0,
+        gpus=gpus,
         port=port,
-        container=_container(spec, argv, env, program),
+        container=_container(spec, launch, argv, program, gpus),
         replicas=replica_commands(study, configuration, port),
         trial=number,
         why=why,
@@ -154,9 +154,10 @@ def _program(argv: Sequence[str]) -> int:
     return len(argv)
 
 
-def _on_gpus(study: LoadedStudy) -> bool:
-    """Whether it runs on GPUs: a rehearsal never does, and a host without any has said so."""
-    if rehearsal(study):
+def _on_gpus(study: LoadedStudy, launch: LaunchCommand) -> bool:
+    """Whether it runs on GPUs: not a rehearsal, not an image for machines without, and not where
+    the host that was measured had none."""
+    if rehearsal(study) or (launch.image is not None and not launch.image.all_gpus):
         return False
     measured = remembered(study.folder)
     return measured is None or bool(measured.get("hardware", {}).get("gpu model") != ["none"])
@@ -186,18 +187,25 @@ def flags(arguments: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def _container(
-    spec: LaunchSpec, argv: Sequence[str], env: Mapping[str, str], program: int
+    spec: LaunchSpec, launch: LaunchCommand, argv: Sequence[str], program: int, gpus: int
 ) -> Container:
-    engine = spec.engine
-    launch: Launch = engine.builds[spec.build] if spec.build else engine
-    words = list(argv[:program])
-    inside = words if launch.image else [_inside(word, at == 0) for at, word in enumerate(words)]
-    named = [*inside, *argv[program:], *env.values()]
+    """That of the study's image, or one that would do for an image yet to be named."""
+    words, image = list(argv[:program]), launch.image
+    if image is not None:
+        return Container(
+            image=image.image,
+            runtime=image.runtime,
+            network=image.network,
+            options=list(shown_argv(image.options)),
+            program=words,
+            mounts=list(image.mounts),
+        )
+    inside = [_inside(word, at == 0) for at, word in enumerate(words)]
+    named = [*inside, *argv[program:], *launch.shown_env().values()]
     return Container(
-        image=launch.image,
-        runtime=engine.containers.runtime,
-        network=engine.containers.network,
-        options=engine.containers.options,
+        image=None,
+        # Ranks exchange tensors through shared memory, of which a container has 64 MB by itself.
+        options=["--ipc=host"] if gpus else [],
         program=inside,
         mounts=sorted({path for word in named for path in _paths(word, spec.model)}),
     )

@@ -57,6 +57,11 @@ def deployment(chosen: Export) -> str:
     name = host_label(chosen.study)
     secrets = sorted({*chosen.secret_env, *chosen.argument_secrets})
     head = "" if chosen.container.image else comment("Put an image in place of ${IMAGE}.")
+    head += "".join(
+        comment(f"Mount {path} yourself: a cluster looks up no variable there.")
+        for path in chosen.container.mounts
+        if references(path)
+    )
     if secrets:
         head += comment(f"The Secret {name}-secrets must hold {', '.join(secrets)}.")
     labels = {"app": name}
@@ -75,7 +80,8 @@ def deployment(chosen: Export) -> str:
 
 
 def _pod(chosen: Export, name: str, secrets: list[str]) -> dict[str, Any]:
-    paths = {f"path-{at}": path for at, path in enumerate(chosen.container.mounts)}
+    known = [path for path in chosen.container.mounts if not references(path)]
+    paths = {f"path-{at}": path for at, path in enumerate(known)}
     health = {"httpGet": {"path": "/health", "port": chosen.port}, "periodSeconds": PROBE_S}
     server: dict[str, Any] = {
         "name": "server",

@@ -7,7 +7,7 @@ inside double quotes, `%%` for a percent sign, and in commands `$$` for a dollar
 import re
 import shutil
 
-from tuner.engines.spelling import spelt
+from tuner.engines.spelling import references, spelt
 from tuner.views.docker import docker_words
 from tuner.views.export import Export
 from tuner.views.words import comment, host_label
@@ -18,7 +18,9 @@ _ESCAPED = {"\\": "\\\\", '"': '\\"', "%": "%%", "\n": "\\n", "\t": "\\t", "\r":
 
 def unit(chosen: Export) -> str:
     """The service; its secrets come from a file of root's that is named in it."""
-    secrets = sorted({*chosen.secret_env, *chosen.argument_secrets})
+    command = _command(chosen)
+    asked = [name for word in command for name in references(word)]
+    secrets = sorted({*chosen.secret_env, *asked})
     file = f"/etc/{host_label(chosen.study)}.env"
     needs = f"{file} must set {', '.join(secrets)}; readable by root alone."
     environment = [f"Environment={_word(f'{n}={v}')}" for n, v in _environment(chosen).items()]
@@ -32,7 +34,7 @@ def unit(chosen: Export) -> str:
         *environment,
         *([f"EnvironmentFile={file}"] if secrets else []),
         *(f"ExecStartPre=/bin/sh -c {_word(_must_be_set(name), dollar='$$')}" for name in secrets),
-        f"ExecStart={' '.join(_word(word, dollar='$$') for word in _command(chosen))}",
+        f"ExecStart={' '.join(_word(word, dollar='$$') for word in command)}",
         "Restart=on-failure",
         "RestartSec=10",
         "",
@@ -49,7 +51,7 @@ def _environment(chosen: Export) -> dict[str, str]:
 
 def _command(chosen: Export) -> list[str]:
     """The words of the launch, of which the first must be a whole path."""
-    words = docker_words(chosen) if chosen.container.image else chosen.argv
+    words = list(docker_words(chosen)) if chosen.container.image else chosen.argv
     if words[0].startswith("/"):
         return words
     found = shutil.which(words[0])
