@@ -76,7 +76,7 @@ def test_extrapolated_numbers_are_signed_and_the_sign_is_explained(played, capsy
     others = [line for line in text.splitlines() if re.match(r" +[0-24-8] +\w", line)]
     assert len(others) >= 8
     assert not any("~" in line for line in others)
-    assert "\n~ extrapolated: one of the servers that the host holds was launched" in text
+    assert "\n~ extrapolated: one server was launched and counts for all that the host" in text
     assert "Winner: tp-size=4, 2 servers on the host\n" in text
 
 

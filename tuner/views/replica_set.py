@@ -10,8 +10,8 @@ from tuner.engines.base import LaunchCommand
 from tuner.night.launches import launch_command, launch_spec, replicas
 
 BALANCER = (
-    "A full set: all of these servers together, and in front of them a load balancer (SGLang's"
-    " router, nginx, HAProxy) that deals requests out evenly; none of them is in this file."
+    "A full set: all of these servers together. A load balancer that deals requests out evenly"
+    " (SGLang's router, nginx, HAProxy) is needed in front of them, and is not in this file."
 )
 DERIVED_PORTS = 100
 """Between servers of SGLang with DP attention: they count ports of their own up from theirs."""

@@ -10,8 +10,8 @@ REHEARSED = "REHEARSAL: nothing behind this was measured on hardware."
 SIGN = "~"
 """Behind a number that one server gave in the place of several."""
 LEGEND = (
-    f"{SIGN} extrapolated: one of the servers that the host holds was launched, its throughput"
-    " counts for all of them. No such number wins: the best are launched in full sets."
+    f"{SIGN} extrapolated: one server was launched and counts for all that the host holds."
+    " No such number wins: finalists run as full sets."
 )
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
