@@ -117,3 +117,53 @@ def test_a_pinned_flag_is_told_by_the_study_and_spelt_as_its_parameter_says():
     settings = space.settings(space.configuration({}))
     assert settings.flags == {"ep": 1, "old": False}
     assert settings.bool_styles["quick"] == "negation"
+
+
+DATED: dict[str, Any] = {
+    "parameters": {
+        "runner": {
+            "type": "choice",
+            "choices": ["auto", "routed", "old", 8, None],
+            "choice_versions": {"routed": ">=2", "old": "<2", "8": ">=3"},
+            "default": "auto",
+        },
+        "dp": {"type": "choice", "choices": [1, 8], "default": 1},
+    },
+    "require": [
+        {"if": {"runner": "routed"}, "then": {"dp": 8}, "reason": "r", "versions": ">=2.5"},
+        {"if": {"runner": "auto"}, "then": {"dp": 1}, "reason": "a", "versions": "<2"},
+    ],
+    "forbid": [{"if": {"runner": None}, "reason": "n", "versions": ">=2"}],
+    "hypotheses": [
+        {"id": "a", "change": {"runner": "old"}, "claim": "c", "gain_percent": [1, 2]},
+        {"id": "b", "change": {"dp": 8}, "claim": "c", "gain_percent": [1, 2], "versions": ">=2"},
+    ],
+}
+
+
+def dated(version: str) -> Space:
+    return Space(space_of(**DATED).definition, version=version)
+
+
+def test_a_version_has_its_choices_rules_and_hypotheses():
+    old, new, newest = dated("1.0"), dated("2.1"), dated("3")
+    assert old.values_of("runner") == ["auto", "old", None]
+    assert new.values_of("runner") == ["auto", "routed", None]
+    assert newest.values_of("runner") == ["auto", "routed", 8, None]
+    assert [bool(space.broken({"runner": "routed", "dp": 1})) for space in (new, newest)] == [
+        False,
+        True,
+    ]
+    assert old.broken({"dp": 8}) == "a"
+    assert [space.broken({"runner": None}) for space in (old, new)] == [None, "n"]
+    assert old.left_out == {"b": "is for versions >=2"}
+    assert new.left_out == {"a": "sets runner to 'old', which is not in this version"}
+    assert new.no_choices == {"runner": {"old": "<2", "8": ">=3"}}
+
+
+def test_a_default_that_a_version_does_not_have_is_left_to_the_engine():
+    content = {**DATED, "hypotheses": []}
+    content["parameters"] = {**DATED["parameters"]}
+    content["parameters"]["runner"] = {**DATED["parameters"]["runner"], "default": "routed"}
+    space = Space(space_of(**content).definition, version="1.0")
+    assert space.parameters["runner"].default is None

@@ -64,10 +64,12 @@ class BoolParameter(_Parameter):
 
 
 class ChoiceParameter(_Parameter):
-    """One of a list; null leaves it to the engine."""
+    """One of a list; null leaves it to the engine. `choice_versions` says which versions have a
+    choice, where not all do that have the parameter."""
 
     type: Literal["choice"]
     choices: list[Value] = Field(min_length=1)
+    choice_versions: dict[str, str] | None = None
     default: Value = None
 
 
@@ -102,22 +104,25 @@ Parameter = Annotated[
 
 
 class Forbid(Frozen):
-    """Combinations that must not be launched, and why."""
+    """Combinations that must not be launched (with these versions of the engine), and why."""
 
     if_: Condition = Field(alias="if", min_length=1)
     reason: str
+    versions: str | None = None
 
 
 class Require(Frozen):
-    """Where `if` holds, `then` must hold as well."""
+    """Where `if` holds (with these versions of the engine), `then` must hold as well."""
 
     if_: Condition = Field(alias="if", min_length=1)
     then: Condition = Field(min_length=1)
     reason: str
+    versions: str | None = None
 
 
 class Hypothesis(Frozen):
-    """A change that somebody expects to help, written down before it is measured."""
+    """A change that somebody expects to help, written down before it is measured; in these
+    versions of the engine, where it is said."""
 
     id: str = Field(min_length=1)
     change: dict[str, Value] = Field(min_length=1)
@@ -129,6 +134,7 @@ class Hypothesis(Frozen):
     tier: int = Field(default=1, ge=1)
     attacks: Attacks | None = None
     depends_on: list[str] = []
+    versions: str | None = None
 
 
 class SpaceDefinition(Frozen):

@@ -8,16 +8,18 @@ out, with the reason.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tuner.definitions.domain import NotInDomain, canonical, same, show
 from tuner.definitions.models import (
     BoolParameter,
     ChoiceParameter,
     FloatParameter,
+    Forbid,
     Hypothesis,
     IntParameter,
     Parameter,
+    Require,
     SpaceDefinition,
     Value,
 )
@@ -40,14 +42,18 @@ class Scope:
 class Narrowed:
     """The parameters and hypotheses that are left, and why others are not.
 
-    `absent` holds the parameters that this version does not have, with their specifier; `pinned`
-    those that a fixed flag or variable sets, with its value; `no_builds` the builds that the study
-    does not have, by parameter; `left_out` the hypotheses, with the reason.
+    `absent` holds the parameters that this version does not have, with their specifier, and
+    `no_choices` such choices, by parameter; `pinned` parameters that a fixed flag or variable sets,
+    with its value; `no_builds` the builds that the study does not have, by parameter; `left_out`
+    the hypotheses, with the reason.
     """
 
     parameters: Mapping[str, Parameter]
+    forbid: tuple[Forbid, ...]
+    require: tuple[Require, ...]
     hypotheses: tuple[Hypothesis, ...]
     absent: Mapping[str, str]
+    no_choices: Mapping[str, Mapping[str, str]]
     pinned: Mapping[str, Value]
     no_builds: Mapping[str, tuple[str, ...]]
     left_out: Mapping[str, str]
@@ -62,24 +68,28 @@ def narrow(definition: SpaceDefinition, scope: Scope) -> Narrowed:
     }
     there = {n: p for n, p in definition.parameters.items() if n not in absent}
     pinned = {name: value for name, value in scope.pins.items() if name in there}
-    missing = _missing_builds(there, scope.builds)
+    no_choices = {name: _no_choices(p, scope.version) for name, p in there.items()}
+    no_builds = {name: _no_builds(p, scope.builds) for name, p in there.items()}
     parameters = {
         name: _pinned(parameter, pinned[name])
         if name in pinned
         else _unsaid(parameter)
         if name in scope.unsaid
-        else _buildable(parameter, missing.get(name, ()))
+        else _fewer(parameter, {*no_choices[name], *no_builds[name]})
         for name, parameter in there.items()
     }
     narrowed = Narrowed(
         parameters=parameters,
+        forbid=tuple(r for r in definition.forbid if admits(r.versions, scope.version)),
+        require=tuple(r for r in definition.require if admits(r.versions, scope.version)),
         hypotheses=(),
         absent=absent,
+        no_choices={name: gone for name, gone in no_choices.items() if gone},
         pinned=pinned,
-        no_builds=missing,
+        no_builds={name: builds for name, builds in no_builds.items() if builds},
         left_out={},
     )
-    left_out = dict(_left_out(definition, narrowed))
+    left_out = dict(_left_out(definition, narrowed, scope.version))
     return without(narrowed, definition.hypotheses, left_out)
 
 
@@ -96,12 +106,9 @@ def without(
         if h.id not in left_out and parent in left_out
     }:
         left_out |= fallen
-    return Narrowed(
-        parameters=narrowed.parameters,
+    return replace(
+        narrowed,
         hypotheses=tuple(h for h in hypotheses if h.id not in left_out),
-        absent=narrowed.absent,
-        pinned=narrowed.pinned,
-        no_builds=narrowed.no_builds,
         left_out={**narrowed.left_out, **left_out},
     )
 
@@ -171,29 +178,40 @@ def _unsaid(parameter: Parameter) -> Parameter:
     )
 
 
-def _missing_builds(
-    parameters: Mapping[str, Parameter], builds: Collection[str] | None
-) -> dict[str, tuple[str, ...]]:
-    if builds is None:
+def _no_choices(parameter: Parameter, version: str | None) -> dict[str, str]:
+    if not isinstance(parameter, ChoiceParameter):
         return {}
-    found = {
-        name: tuple(str(c) for c in p.choices if c is not None and c not in builds)
-        for name, p in parameters.items()
-        if p.build and isinstance(p, ChoiceParameter)
-    }
-    return {name: missing for name, missing in found.items() if missing}
+    stated = (parameter.choice_versions or {}).items()
+    return {choice: versions for choice, versions in stated if not admits(versions, version)}
 
 
-def _buildable(parameter: Parameter, missing: Collection[str]) -> Parameter:
-    if not missing or not isinstance(parameter, ChoiceParameter):
+def _no_builds(parameter: Parameter, builds: Collection[str] | None) -> tuple[str, ...]:
+    if builds is None or not parameter.build or not isinstance(parameter, ChoiceParameter):
+        return ()
+    return tuple(str(c) for c in parameter.choices if c is not None and c not in builds)
+
+
+def _fewer(parameter: Parameter, gone: Collection[str]) -> Parameter:
+    """The parameter without these choices; a default among them is left to the engine."""
+    if not gone or not isinstance(parameter, ChoiceParameter):
         return parameter
-    choices = [choice for choice in parameter.choices if choice not in missing]
-    default = None if parameter.default in missing else parameter.default
+    choices = [choice for choice in parameter.choices if written(choice) not in gone]
+    default = None if written(parameter.default) in gone else parameter.default
     return parameter.model_copy(update={"choices": choices or [None], "default": default})
 
 
-def _left_out(definition: SpaceDefinition, narrowed: Narrowed) -> Iterator[tuple[str, str]]:
+def written(choice: Value) -> str:
+    """A choice as a key of `choice_versions` names it: `true`, `8`, `none`."""
+    return choice if isinstance(choice, str) else show(choice)
+
+
+def _left_out(
+    definition: SpaceDefinition, narrowed: Narrowed, version: str | None
+) -> Iterator[tuple[str, str]]:
     for hypothesis in definition.hypotheses:
+        if not admits(hypothesis.versions, version):
+            yield hypothesis.id, f"is for versions {hypothesis.versions}"
+            continue
         reasons = (_obstacle(narrowed, name, v) for name, v in hypothesis.change.items())
         reason = next((reason for reason in reasons if reason), None)
         if reason:
@@ -208,4 +226,6 @@ def _obstacle(narrowed: Narrowed, name: str, value: Value) -> str | None:
         return f"changes {name}, which is fixed at {show(narrowed.pinned[name])}"
     if value in narrowed.no_builds.get(name, ()):
         return f"the study has no build {show(value)}"
+    if value is not None and written(value) in narrowed.no_choices.get(name, ()):
+        return f"sets {name} to {show(value)}, which is not in this version"
     return None

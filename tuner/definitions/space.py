@@ -109,9 +109,13 @@ class Space:
     def _keep(self, narrowed: Narrowed) -> None:
         self._narrowed = narrowed
         self.parameters = narrowed.parameters
+        self.forbid = narrowed.forbid
+        self.require = narrowed.require
         self.hypotheses = narrowed.hypotheses
         self.absent = narrowed.absent
         """Parameters that this version does not have, with the versions that do."""
+        self.no_choices = narrowed.no_choices
+        """Choices that this version does not have, by parameter, with the versions that do."""
         self.pinned = narrowed.pinned
         """Parameters that the study fixes, with their value."""
         self.no_builds = narrowed.no_builds
@@ -236,7 +240,7 @@ class Space:
     def _size(self) -> int | None:
         if any(values is None for values in self._grids.values()):
             return None
-        constrained = self.definition.forbid or self.definition.require
+        constrained = self.forbid or self.require
         if not constrained and not any(self._reads.values()):
             return _product(len(values or ()) for values in self._grids.values())
         count = 0
@@ -304,10 +308,10 @@ class Space:
         return None if rule is None else rule.reason
 
     def _broken_rule(self, values: Mapping[str, Value]) -> Forbid | Require | None:
-        for forbid in self.definition.forbid:
+        for forbid in self.forbid:
             if holds(forbid.if_, values):
                 return forbid
-        for require in self.definition.require:
+        for require in self.require:
             if holds(require.if_, values) and not holds(require.then, values):
                 return require
         return None

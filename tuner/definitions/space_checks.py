@@ -18,6 +18,7 @@ from tuner.definitions.models import (
     Parameter,
     SpaceDefinition,
 )
+from tuner.definitions.narrowing import written
 from tuner.definitions.nearest import did_you_mean
 from tuner.definitions.space import Space, flag_of
 from tuner.definitions.versions import is_specifier
@@ -74,6 +75,10 @@ class _SpaceCheck:
         for name, parameter in self.definition.parameters.items():
             for place, message, hint in _parameter_faults(name, parameter):
                 self._add(("parameters", name, *place), message, hint)
+        for kind in ("forbid", "require", "hypotheses"):
+            for index, entry in enumerate(getattr(self.definition, kind)):
+                for place, message, hint in _specifier_faults(("versions",), entry.versions):
+                    self._add((kind, index, *place), message, hint)
         self._targets()
         self._conditions()
         self._hypotheses()
@@ -160,10 +165,7 @@ Fault = tuple[Place, str, str]
 
 def _parameter_faults(name: str, parameter: Parameter) -> Iterator[Fault]:
     yield from _target_faults(name, parameter)
-    versions = parameter.versions
-    if versions is not None and not is_specifier(versions):
-        message = f"found {show(versions)}, expected a version specifier"
-        yield ("versions",), message, "such as '>=0.5.17' or '>=0.5,<0.6'"
+    yield from _specifier_faults(("versions",), parameter.versions)
     if isinstance(parameter, ChoiceParameter):
         yield from _choice_faults(parameter)
     elif not isinstance(parameter, BoolParameter):
@@ -192,6 +194,12 @@ def _target_faults(name: str, parameter: Parameter) -> Iterator[Fault]:
         yield ("style",), "a variable cannot be negated", "use presence or value"
 
 
+def _specifier_faults(place: Place, versions: str | None) -> Iterator[Fault]:
+    if versions is not None and not is_specifier(versions):
+        message = f"found {show(versions)}, expected a version specifier"
+        yield place, message, "such as '>=0.5.17' or '>=0.5,<0.6'"
+
+
 def _selects_builds(parameter: Parameter) -> bool:
     return isinstance(parameter, ChoiceParameter) and all(
         choice is None or isinstance(choice, str) for choice in parameter.choices
@@ -199,6 +207,12 @@ def _selects_builds(parameter: Parameter) -> bool:
 
 
 def _choice_faults(parameter: ChoiceParameter) -> Iterator[Fault]:
+    choices = [written(choice) for choice in parameter.choices if choice is not None]
+    for choice, versions in (parameter.choice_versions or {}).items():
+        yield from _specifier_faults(("choice_versions", choice), versions)
+        if choice not in choices:
+            near = did_you_mean(choice, choices)
+            yield ("choice_versions", choice), f"'{choice}' is none of the choices{near}", ""
     hidden = parameter.env is not None and is_secret_variable(parameter.env)
     for index, choice in enumerate(parameter.choices):
         if any(same(choice, other) for other in parameter.choices[:index]):

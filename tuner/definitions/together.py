@@ -167,7 +167,8 @@ class _Pair:
         rule = self.space.broken_rule(values)
         if rule is None:
             return reason
-        if self._is_narrowed([rule.if_, *([rule.then] if isinstance(rule, Require) else [])]):
+        conditions = [rule.if_, *([rule.then] if isinstance(rule, Require) else [])]
+        if rule.versions is not None or self._is_narrowed(conditions):
             return rule.reason
         message = f"forbidden on top of the baseline: {rule.reason}"
         self.findings.add(self.space_source, place, message, self._rule(values), key=True)
@@ -196,7 +197,8 @@ class _Pair:
         """Whether what these conditions read is less in this study than the space declares."""
         declared = self.space.definition.parameters
         space = self.space
-        narrowed = {*space.absent, *space.pinned, *space.no_builds, *space.unsaid}
+        fewer = {*space.no_builds, *space.no_choices}
+        narrowed = {*space.absent, *space.pinned, *space.unsaid, *fewer}
         seen: set[str] = set()
         ahead = list(conditions)
         while ahead:
@@ -206,7 +208,8 @@ class _Pair:
         return not seen.isdisjoint(narrowed)
 
     def _check_something_is_left(self) -> None:
-        narrowed = self.space.absent or self.space.pinned or self.space.no_builds
+        space = self.space
+        narrowed = space.absent or space.pinned or space.no_builds or space.no_choices
         faulty = self.findings.has_faults(self.space_source.name)
         if narrowed and not faulty and len(self.space.first(2)) < 2:
             left = f"nothing is left to search: for {self._engine} and what is fixed here"

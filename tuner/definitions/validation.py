@@ -11,7 +11,12 @@ from typing import Self, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from tuner.definitions.findings import Findings
-from tuner.definitions.models import Objective, SpaceDefinition, StudyDefinition
+from tuner.definitions.models import (
+    ChoiceParameter,
+    Objective,
+    SpaceDefinition,
+    StudyDefinition,
+)
 from tuner.definitions.nearest import did_you_mean
 from tuner.definitions.objective_checks import check_objective
 from tuner.definitions.paths import study_file
@@ -250,7 +255,11 @@ class _Loader:
 
 
 def _has_versions(definition: SpaceDefinition) -> bool:
-    return any(parameter.versions is not None for parameter in definition.parameters.values())
+    parameters = definition.parameters.values()
+    dated = [*parameters, *definition.forbid, *definition.require, *definition.hypotheses]
+    return any(each.versions is not None for each in dated) or any(
+        isinstance(each, ChoiceParameter) and each.choice_versions for each in parameters
+    )
 
 
 def _check_alone(source: Source, value: BaseModel, findings: Findings) -> None:

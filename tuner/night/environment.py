@@ -56,6 +56,10 @@ def _written(study: LoadedStudy) -> dict[str, Any]:
     space["hypotheses"] = {
         h["id"]: {"change": h["change"], "depends_on": h["depends_on"]} for h in space["hypotheses"]
     }
+    for kind in ("forbid", "require"):
+        space[kind] = [
+            {key: said for key, said in rule.items() if said is not None} for rule in space[kind]
+        ]
     written = {
         "engine": _engine(definition.engine),
         "model": definition.model,

@@ -7,9 +7,10 @@ from tuner.frozen import Frozen
 
 
 class Scope(Frozen):
-    """`absent` holds parameters that the engine's version does not have, with the versions that
-    do; `pinned` those that `fixed` sets, no secret; `no_builds` builds that the study does not
-    have; `left_out` hypotheses that cannot be launched here, with the reason."""
+    """`absent` holds parameters and choices (`name = choice`) that the engine's version does not
+    have, with the versions that do; `pinned` parameters that `fixed` sets, no secret; `no_builds`
+    builds that the study does not have; `left_out` hypotheses that cannot be launched here, with
+    the reason."""
 
     engine: str
     version: str | None
@@ -35,11 +36,16 @@ def scope(study: LoadedStudy) -> Scope:
     """What of the space this study searches."""
     space = study.space
     pinned = {n: shown(n, space.parameters[n], value) for n, value in space.pinned.items()}
+    choices = {
+        f"{name} = {choice}": versions
+        for name, gone in space.no_choices.items()
+        for choice, versions in gone.items()
+    }
     builds = [build for builds in space.no_builds.values() for build in builds]
     return Scope(
         engine=study.definition.engine.name,
         version=space.version,
-        absent=dict(space.absent),
+        absent={**space.absent, **choices},
         pinned=pinned,
         no_builds=list(dict.fromkeys(builds)),
         left_out=dict(space.left_out),
