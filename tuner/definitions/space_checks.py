@@ -207,12 +207,12 @@ def _selects_builds(parameter: Parameter) -> bool:
 
 
 def _choice_faults(parameter: ChoiceParameter) -> Iterator[Fault]:
-    choices = [written(choice) for choice in parameter.choices if choice is not None]
-    for choice, versions in (parameter.choice_versions or {}).items():
-        yield from _specifier_faults(("choice_versions", choice), versions)
-        if choice not in choices:
-            near = did_you_mean(choice, choices)
-            yield ("choice_versions", choice), f"'{choice}' is none of the choices{near}", ""
+    known = [written(choice) for choice in parameter.choices if choice is not None]
+    for name, versions in (parameter.choice_versions or {}).items():
+        yield from _specifier_faults(("choice_versions", name), versions)
+        if name not in known:
+            near = did_you_mean(name, known)
+            yield ("choice_versions", name), f"'{name}' is none of the choices{near}", ""
     hidden = parameter.env is not None and is_secret_variable(parameter.env)
     for index, choice in enumerate(parameter.choices):
         if any(same(choice, other) for other in parameter.choices[:index]):
