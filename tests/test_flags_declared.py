@@ -104,7 +104,7 @@ NEW_FLAGS: dict[str, dict[str, Any]] = {
     "lists": {"kind": "list"},
     "parsed": {},
     "toggle": {"kind": "negatable", "default": False},
-    "several": {"kind": "list"},
+    "several": {"kind": "list", "acts": True},
 }
 
 

@@ -2,8 +2,10 @@
 
     python -m tuner.flags.record sglang FOLDER
 
-writes `recorded/sglang-VERSION.json` from a FOLDER that holds the unpacked wheel. Only facts are
-kept: names, choices, defaults, what is read by nothing; no help texts.
+writes `recorded/sglang-VERSION.json` from a FOLDER that holds the package with its dist-info: the
+site-packages of an environment, or an unpacked wheel, whose parser cannot be imported and which is
+read as source. Only facts are kept: names, choices, defaults, what is read by nothing; no help
+texts.
 """
 
 import sys
@@ -47,10 +49,15 @@ def record(engine: str, folder: Path) -> Path:
     plain = catalogue.version.partition("+")[0]
     path = Path(str(_FOLDER)) / f"{engine}-{plain}.json"
     path.parent.mkdir(exist_ok=True)
+    write(catalogue, path)
+    return path
+
+
+def write(catalogue: Catalogue, path: Path) -> None:
+    """A catalogue as it is recorded: one flag a line, so that two versions can be compared."""
     path.write_text(
         catalogue.model_dump_json(exclude_defaults=True).replace('{"name"', '\n{"name"') + "\n"
     )
-    return path
 
 
 if __name__ == "__main__":

@@ -202,7 +202,7 @@ class _Source:
         names = [own if isinstance(own, str) else name.replace("_", "-")]
         names += aliases if isinstance(aliases, list) else []
         default = self._defaults.get(name)
-        return self._told(names, name, nargs, choices, default, meta, acts=False)
+        return self._told(names, name, nargs, choices, default, meta, acts=_acts(meta))
 
     def calls(self, tree: ast.Module) -> Iterator[_Told]:
         """The flags of `add_argument` in functions that declare those of the server."""
