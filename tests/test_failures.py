@@ -381,6 +381,13 @@ def test_a_wait_in_vain_is_classed_by_how_far_the_server_came() -> None:
     hung = prelude("sglang", "capturing") + "[x TP0] Registering 0 cuda graph addresses\n"
     assert gave_up(hung, engine="sglang").kind == "masked_hang"
     assert gave_up(prelude("sglang", "serving"), engine="sglang").kind == "engine_stall"
+    heard = gave_up(
+        "Starting\n", engine="vllm", waited_s=30, heard="GET http://h/health: status 500"
+    )
+    assert heard.kind == "never_ready"
+    assert heard.cause == (
+        "listens, and is not ready after 30 s: GET http://h/health: status 500; last line: Starting"
+    )
     silent = gave_up("", engine="vllm", phase="starting")
     assert (silent.kind, silent.cause) == ("never_ready", "no output")
     said = gave_up(CAUGHT["written/sglang-watchdog"], engine="sglang")

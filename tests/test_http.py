@@ -180,3 +180,55 @@ def test_an_address_that_is_none_is_refused(url):
 
 def test_a_shown_url_has_no_secrets():
     assert public_url("http://user:secret@host:80/v1?key=secret#x") == "http://host/v1"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"[" * 100_000, b'"\\ud800"', b"9" * 5000, b"\x80\x81", b"", b'{"a": 1'],
+    ids=["deep", "half a character", "long number", "binary", "empty", "truncated"],
+)
+def test_what_python_cannot_take_as_json_is_no_json(body):
+    async def ask():
+        async with answering(answer(body)) as (url, _), Http(url) as http:
+            await http.get_json("/info")
+
+    with pytest.raises(HttpProtocolError, match="/info: expected JSON, found "):
+        run(ask())
+
+
+def test_a_server_that_sends_elsewhere_is_not_followed():
+    async def ask(port):
+        place = b"location: http://user:secret@elsewhere:%d/x?key=secret\r\n" % port
+        async with answering(answer(b"", 302, place)) as (url, _), Http(url) as http:
+            await http.get_json("/info")
+
+    with pytest.raises(HttpStatusError, match=r"/info: sends on to http://elsewhere/x, ex"):
+        run(ask(80))
+
+
+@pytest.mark.parametrize("squeezed", [False, True])
+def test_an_answer_without_end_is_left(squeezed, monkeypatch):
+    piece = gzip.compress(bytes(30_000_000)) if squeezed else bytes(1_000_000)
+    head = (
+        b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n"
+        if squeezed
+        else b"HTTP/1.1 200 OK\r\n\r\n"
+    )
+
+    async def pour(reader, writer):
+        writer.write(head)
+        try:
+            while not writer.is_closing():
+                writer.write(piece)
+                await writer.drain()
+        except OSError:
+            pass
+
+    async def ask():
+        server = await asyncio.start_server(pour, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with server, Http(url) as http:
+            with pytest.raises(HttpProtocolError, match="an answer of more than 20000000 bytes"):
+                await http.get_text("/metrics")
+
+    run(ask())

@@ -26,9 +26,9 @@ class Answers:
     def __init__(self, after_s=0.0, says=True):
         self.after_s, self.says = after_s, says
 
-    async def ready(self, http):
+    async def unready(self, http):
         await asyncio.sleep(self.after_s)
-        return self.says
+        return "" if self.says else "not yet"
 
 
 @pytest.fixture
@@ -140,12 +140,13 @@ def test_a_set_is_ready_once_all_are(serve):
 
 def test_a_set_is_not_ready_while_one_generates_nothing(serve):
     class OneOfTwo:
-        async def ready(self, http):
-            return http == "generates"
+        async def unready(self, http):
+            return "" if http == "generates" else "status 500"
 
     watch: Any = Watch([serve(60, "", 60), serve(60, "", 60)])
     assert not asyncio.run(watch.ready(OneOfTwo(), ["generates", "does not"], 2.0))
     assert watch.failed == 1
+    assert watch.heard == "status 500"
 
 
 def test_the_death_of_one_ends_the_wait_for_all(serve):

@@ -162,6 +162,10 @@ class Engine(Protocol):
         """True once health answers and one real generation came back with tokens."""
         ...
 
+    async def unready(self, http: "Http") -> str:
+        """Why the server is not ready, by what it answers; empty once it is."""
+        ...
+
     async def effective(self, http: "Http", log: str) -> dict[str, Value]:
         """The arguments that the server runs with, by flag name without dashes, where it says.
 

@@ -319,10 +319,17 @@ class CommonEngine:
 
     async def ready(self, http: "Http") -> bool:
         """True once health answers and one real generation came back with tokens."""
+        return not await self.unready(http)
+
+    async def unready(self, http: "Http") -> str:
+        """Why the server is not ready, by what it answers; empty once it is."""
         try:
-            return await http.status("/health") == 200 and await self.generates(http)
-        except HttpError:
-            return False
+            status = await http.status("/health")
+            if status != 200:
+                return f"GET {http.base_url}/health: status {status}, expected 200"
+            return "" if await self.generates(http) else "a generation brought no token"
+        except HttpError as error:
+            return error.message
 
     async def generates(self, http: "Http") -> bool:
         """Whether one generation, spoken as the load speaks, gives at least one token.

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -31,7 +32,22 @@ def gauges(metrics: str, *names: str) -> list[float | None]:
 def _sample(rest: str) -> list[float]:
     """The value in what follows a metric's name; none where the name goes on."""
     words = rest[rest.rfind("}") + 1 :].split() if rest.startswith(("{", " ", "\t")) else []
-    return [float(word) for word in words[:1]]
+    return [value for word in words[:1] if (value := number(word)) is not None]
+
+
+def number(value: Any) -> float | None:
+    """A finite number that a server said, None where it said anything else."""
+    try:
+        found = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) else None
+
+
+def whole(value: Any) -> int | None:
+    """A whole number that a server said, commas between thousands or not; None for all else."""
+    found = number(value.replace(",", "") if isinstance(value, str) else value)
+    return None if found is None else int(found)
 
 
 def labels(metrics: str, name: str) -> dict[str, str]:
@@ -56,7 +72,7 @@ def printed_pairs(text: str, *, between: str) -> dict[str, Any]:
 def _literal(text: str) -> Any:
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         is_dict = text.startswith("{") and text.endswith("}")
         return printed_pairs(text[1:-1], between=":") if is_dict else text
 

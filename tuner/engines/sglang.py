@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tuner.definitions.models import Value
 from tuner.engines.base import EngineFacts
 from tuner.engines.common import GENERATION_TIMEOUT_S, PROBE_TOKENS, CommonEngine
-from tuner.engines.readback import as_flags, last_match
+from tuner.engines.readback import as_flags, last_match, number, whole
 from tuner.errors import HttpProtocolError, HttpStatusError
 from tuner.flags.sglang import FLAGS
 
@@ -124,8 +124,8 @@ class SGLangEngine(CommonEngine):
         memory = _inner(_first_state(info), "memory_usage")
         return EngineFacts(
             version=_text(info.get("version")),
-            weight_gb_per_gpu=_number(memory.get("weight")) or _number(_found(_WEIGHTS, log)),
-            kv_tokens=_whole(info.get("max_total_num_tokens") or _found(_KV_TOKENS, log)),
+            weight_gb_per_gpu=number(memory.get("weight")) or number(_found(_WEIGHTS, log)),
+            kv_tokens=whole(info.get("max_total_num_tokens") or _found(_KV_TOKENS, log)),
             captured_sizes=_sizes(log),
         )
 
@@ -165,14 +165,6 @@ def _text(value: Any) -> str | None:
     return str(value) if value else None
 
 
-def _number(value: Any) -> float | None:
-    return float(value) if value else None
-
-
-def _whole(value: Any) -> int | None:
-    return int(value) if value else None
-
-
 def _sizes(log: str) -> list[int] | None:
     found = _found(_CAPTURED, log)
-    return [int(size) for size in found.split(",") if size.strip()] if found else None
+    return [size for text in found.split(",") if (size := whole(text))] if found else None

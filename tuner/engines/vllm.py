@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tuner.definitions.models import Value
 from tuner.engines.base import EngineFacts
 from tuner.engines.common import GENERATION_TIMEOUT_S, PROBE_TOKENS, CommonEngine
-from tuner.engines.readback import as_flags, labels, last_match, printed_pairs
+from tuner.engines.readback import as_flags, labels, last_match, number, printed_pairs, whole
 
 if TYPE_CHECKING:
     from tuner.http.client import Http
@@ -141,11 +141,13 @@ class VLLMEngine(CommonEngine):
         version = answer.get("version") if isinstance(answer, dict) else None
         tokens, weights = last_match(_KV_TOKENS, log), last_match(_WEIGHTS, log)
         captured = last_match(_CAPTURED, log)
-        sizes = [int(size) for size in captured[1].split(",") if size.strip()] if captured else []
+        sizes = (
+            [size for text in captured[1].split(",") if (size := whole(text))] if captured else []
+        )
         return EngineFacts(
             version=str(version) if version else None,
-            weight_gb_per_gpu=float(weights[1]) if weights else None,
-            kv_tokens=int(tokens[1].replace(",", "")) if tokens else None,
+            weight_gb_per_gpu=number(weights[1]) if weights else None,
+            kv_tokens=whole(tokens[1]) if tokens else None,
             captured_sizes=sizes or None,
         )
 
@@ -157,9 +159,10 @@ def _resolved(log: str, cache: Mapping[str, str]) -> dict[str, Any]:
     found = {flag: printed[name] for name, flag in _RESOLVED.items() if name in printed}
     batched = last_match(_BATCHED_TOKENS, log)
     if batched:
-        found["max-num-batched-tokens"] = int(batched[1])
+        found["max-num-batched-tokens"] = whole(batched[1])
     if "dtype" in found:
         found["dtype"] = str(found["dtype"]).removeprefix("torch.")
-    if cache.get("block_size", "").isdecimal():
-        found["block-size"] = int(cache["block_size"])
+    size = whole(cache.get("block_size"))
+    if size is not None:
+        found["block-size"] = size
     return found

@@ -117,12 +117,14 @@ def gave_up(
     engine: str,
     phase: Phase | None = None,
     waited_s: float | None = None,
+    heard: str = "",
     flags: Mapping[str, Value] = _NONE,
     nearest: Mapping[str, Value] | None = None,
 ) -> Failure:
     """The failure of a server that is alive and was waited for in vain.
 
     What the log explains comes first; a hang has no text, so its class is by how far it came.
+    `heard` is what it answered instead of getting ready, empty where it did not listen.
     """
     failure = classify(log, engine=engine, phase=phase, flags=flags, nearest=nearest)
     if failure is not None:
@@ -130,7 +132,9 @@ def gave_up(
     reading = Reading(log, engine, phase, flags)
     stage, last = reading.last_stage, reading.last_words
     waited = f" after {waited_s:.0f} s" if waited_s is not None else ""
-    cause = f"nothing new{waited}; last line: {last}" if last else f"no output{waited}"
+    cause = f"nothing new{waited}" if last else f"no output{waited}"
+    cause = f"listens, and is not ready{waited}: {heard}" if heard else cause
+    cause += f"; last line: {last}" if last else ""
     action: Action | None = None
     if stage >= Stage.READY:
         kind = "engine_stall"

@@ -57,6 +57,9 @@ TRANSLATION: Mapping[type[Exception], type[HttpError]] = {
 
 _FOREIGN = (httpx.HTTPError, httpx.InvalidURL, httpx.CookieConflict, httpx.StreamError)
 _QUOTED_CHARACTERS = 200
+MAX_ANSWER_BYTES = 20_000_000
+"""More than any question to a server is answered with; metrics and arguments are the longest."""
+_KEPT = ("content-type", "location")
 
 
 @contextmanager
@@ -162,8 +165,11 @@ class Http:
         with translated(method, url):
             try:
                 # httpx's timeouts start afresh with every read: a dripping answer would hold us.
-                async with asyncio.timeout(limit_s):
-                    return await self._client.request(method, url, json=payload, timeout=limit_s)
+                async with (
+                    asyncio.timeout(limit_s),
+                    self._client.stream(method, url, json=payload, timeout=limit_s) as response,
+                ):
+                    return await _whole(response)
             except TimeoutError as exc:
                 raise httpx.ReadTimeout(f"no full answer within {limit_s:g} s") from exc
 
@@ -275,9 +281,34 @@ def tls_context() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
+async def _whole(response: httpx.Response) -> httpx.Response:
+    """The response with its body, which nobody has to send to its end. Raises HttpProtocolError."""
+    body = bytearray()
+    async for piece in response.aiter_bytes():
+        body += piece
+        if len(body) > MAX_ANSWER_BYTES:
+            raise HttpProtocolError(
+                f"{_said(response)}: an answer of more than {MAX_ANSWER_BYTES} bytes, expected a "
+                "short one"
+            )
+    return httpx.Response(
+        response.status_code,
+        headers={name: response.headers[name] for name in _KEPT if name in response.headers},
+        content=bytes(body),
+        request=response.request,
+    )
+
+
 def _accepted(response: httpx.Response) -> httpx.Response:
     if response.is_success:
         return response
+    if response.has_redirect_location:
+        target = public_url(response.headers["location"])
+        raise HttpStatusError(
+            f"{_said(response)}: sends on to {target}, expected an answer",
+            status=response.status_code,
+            hint="Give the address of the server itself.",
+        )
     raise HttpStatusError(
         f"{_said(response)}: status {response.status_code}, {_quoted(response.text)}",
         status=response.status_code,
@@ -285,12 +316,13 @@ def _accepted(response: httpx.Response) -> httpx.Response:
 
 
 def _json(response: httpx.Response) -> Any:
+    text = _accepted(response).text
     try:
-        return _accepted(response).json()
-    except (json.JSONDecodeError, UnicodeDecodeError) as exc:
-        raise HttpProtocolError(
-            f"{_said(response)}: expected JSON, found {_quoted(response.text)}"
-        ) from exc
+        answer = response.json()
+        json.dumps(answer, ensure_ascii=False).encode()  # half a character could not be written
+    except (ValueError, RecursionError) as exc:
+        raise HttpProtocolError(f"{_said(response)}: expected JSON, found {_quoted(text)}") from exc
+    return answer
 
 
 def _said(response: httpx.Response) -> str:

@@ -18,6 +18,8 @@ from tuner.http.wire import Wire
 
 CONNECT_TIMEOUT_S = 10.0
 STALL_S = 300.0
+MAX_BODY_BYTES = 256_000_000
+"""Far above any honest answer, and what this machine's memory bears of a broken one."""
 _NO_BODY = (204, 304)
 
 
@@ -66,6 +68,7 @@ class Connection:
         self._timer: asyncio.TimerHandle | None = None
         self._raw: RawExchange | None = None
         self._exchanges = 0
+        self._received = 0
         self._stall_s = STALL_S
         self._now = 0.0
         self._head = False
@@ -132,6 +135,7 @@ class Connection:
         self._head = head
         self._ends_with_connection = False
         self._exchanges += 1
+        self._received = 0
         raw = self._raw = RawExchange(sent_s=perf_counter())
         if self.closed:
             raw.stale = True
@@ -226,9 +230,14 @@ class Connection:
         self._wake()
 
     def on_body(self, body: bytes) -> None:
-        """Keep a piece of the body with the time of its read."""
+        """Keep a piece of the body with the time of its read; a body without end is cut off."""
         if self._raw is not None:
             self._raw.chunks.append((self._now, body))
+            self._received += len(body)
+            if self._received > MAX_BODY_BYTES:
+                message = f"{self.where}: an answer of more than {MAX_BODY_BYTES} bytes"
+                self._fail(HttpProtocolError(message))
+                return
             if self._changed is not None:
                 self._wake()
 

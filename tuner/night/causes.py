@@ -16,8 +16,10 @@ def understood(
     *,
     serving: bool,
     waited_s: float | None,
+    heard: str = "",
 ) -> Failure:
-    """What the log says; `exit_code` is None for a server that was alive until it was stopped.
+    """What the log says; `exit_code` is None for a server that was alive until it was stopped, and
+    `heard` what that one answered while it was waited for.
 
     `nearest` holds flags and variables of the most similar configuration that served.
     """
@@ -30,7 +32,15 @@ def understood(
         )
         if failure is not None:
             return failure
-    return gave_up(log, engine=engine, phase=phase, waited_s=waited_s, flags=flags, nearest=similar)
+    return gave_up(
+        log,
+        engine=engine,
+        phase=phase,
+        waited_s=waited_s,
+        heard=heard,
+        flags=flags,
+        nearest=similar,
+    )
 
 
 def refused(launch: LaunchSpec, cause: str, phase: Phase = "starting") -> Failure:

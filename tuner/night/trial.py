@@ -95,6 +95,7 @@ class _Course:
     facts: EngineFacts = field(default_factory=EngineFacts)
     phase_s: dict[str, float] = field(default_factory=dict)
     serving: bool = False
+    heard: str = ""
     failed_replica: int | None = None
     rehearsal: bool = False
     command: str = ""
@@ -167,7 +168,7 @@ async def _serve(
         course.phase_s["start"] = time.perf_counter() - begun
         if not ready:
             course.outcome = "failed"
-            course.failed_replica = serving.watch.failed
+            course.failed_replica, course.heard = serving.watch.failed, serving.watch.heard
             return
         course.serving = True
         await _read_back(order, serving, course)
@@ -347,6 +348,7 @@ def _understand(order: TrialOrder, log: str, exit_code: int | None, course: _Cou
         log,
         exit_code,
         serving=course.serving,
+        heard=course.heard,
         waited_s=course.phase_s.get("load" if course.serving else "start"),
     )
 

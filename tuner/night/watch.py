@@ -20,12 +20,14 @@ T = TypeVar("T")
 class Watch:
     """Looks at the servers of one launch while something else goes on: one lost is all lost.
 
-    `failed` is the place of the first that was found lost, or did not get ready.
+    `failed` is the place of the first that was found lost, or did not get ready; `heard` is what
+    that one answered instead, empty where it did not listen.
     """
 
     def __init__(self, servers: Sequence[Server]) -> None:
         self._watched = [_Watched(server) for server in servers]
         self.failed: int | None = None
+        self.heard = ""
 
     async def ready(self, engine: Engine, https: Sequence[Http], timeout_s: float) -> bool:
         """Wait until all generate; False once one is doomed or the time is up."""
@@ -71,6 +73,7 @@ class Watch:
     def _failed(self, place: int) -> None:
         if self.failed is None:
             self.failed = place
+            self.heard = self._watched[place].heard
 
 
 class _Watched:
@@ -80,6 +83,7 @@ class _Watched:
         self._server = server
         self._read = 0
         self._doomed = False
+        self.heard = ""
 
     async def ready(self, engine: Engine, http: Http, deadline: float) -> bool:
         """Wait until it generates; False once it is doomed or its time is up."""
@@ -93,11 +97,12 @@ class _Watched:
 
     async def _answers(self, engine: Engine, http: Http, deadline: float) -> bool:
         """Ask once; an answer that does not come is left when the server or the time is lost."""
-        asked = asyncio.ensure_future(engine.ready(http))
+        asked = asyncio.ensure_future(engine.unready(http))
         try:
             while not asked.done() and time.monotonic() < deadline and not self.lost():
                 await asyncio.wait([asked], timeout=POLL_S)
-            return asked.done() and asked.result()
+            self.heard = asked.result() if asked.done() else "a small request is not answered"
+            return not self.heard
         finally:
             await _ended(asked)
 
