@@ -183,7 +183,7 @@ def test_no_secret_is_in_it(night, monkeypatch):
 def test_what_rests_on_a_single_launch_and_the_baseline_are_drawn_apart(night):
     won(night)
     found = reported(night)
-    marks = [attributes["class"] for tag, attributes in found.elements if tag in ("circle", "rect")]
+    marks = [str(a["class"]) for tag, a in found.elements if tag in ("circle", "rect")]
     assert sorted(marks) == sorted(["beaten baseline"] * 2 + ["front"] * 2 + ["beaten once"] * 2)
     for tag, attributes in found.elements:
         if tag == "circle":

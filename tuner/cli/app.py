@@ -3,6 +3,7 @@
 Each verb loads what it needs when it is called: `tuner --help` is instant.
 """
 
+import json
 import os
 import signal
 import sys
@@ -10,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import click
 
@@ -22,8 +23,37 @@ EXIT_INVALID = 5
 EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
 
+Command = TypeVar("Command", bound=Callable[..., Any])
+
 STUDY = click.argument("study", type=click.Path(path_type=Path))
-JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document to stdout.")
+
+
+def _print_schema(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:
+    """Print the schema of the verb's document and end, whatever else was said or left out."""
+    if not asked:
+        return
+    from tuner.verbs.schema import schema
+
+    click.echo(json.dumps(schema(context.command.name or ""), indent=1))
+    context.exit()
+
+
+SCHEMA = click.option(
+    "--json-schema",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_schema,
+    help="Print the JSON Schema of that document instead.",
+)
+
+
+def JSON(command: Command) -> Command:  # noqa: N802 - stands among decorators that are constants
+    """A verb that answers takes `--json`, and says what that document looks like."""
+    said = click.option(
+        "--json", "as_json", is_flag=True, help="Print one JSON document to stdout."
+    )
+    return said(SCHEMA(command))
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from tuner.cli.app import EXIT_NOTHING_FEASIBLE, JSON, STUDY, answer, cli
+from tuner.cli.app import EXIT_NOTHING_FEASIBLE, JSON, SCHEMA, STUDY, answer, cli
 
 
 @cli.command()
@@ -87,6 +87,7 @@ def pareto(study: Path, x: str, y: str, as_json: bool) -> None:
     help="yaml is a file for the engine's --config.",
 )
 @click.option("--output", type=click.Path(path_type=Path), help="Write it to this file.")
+@SCHEMA
 def export(study: Path, trial: int | None, form: Any, output: Path | None) -> None:
     """The launch command of the winner; of the baseline where nothing beats it."""
     from tuner.verbs import inspect
