@@ -8,7 +8,7 @@ from tests.test_connection import CHUNKED, OK, answering, server
 from tuner.errors import HttpProtocolError, HttpUnreachable
 from tuner.http.client import StockChannel
 from tuner.load import run
-from tuner.load.channels import RecordedChannel, open_channels
+from tuner.load.channels import Channel, RecordedChannel, open_channels
 
 
 @pytest.fixture(autouse=True)
@@ -22,8 +22,9 @@ def stock(url: str) -> StockChannel:
     return StockChannel(url, 2.0, ssl.create_default_context())
 
 
-def recorded(url: str) -> RecordedChannel:
-    return RecordedChannel(url, 2.0)
+def recorded(url: str) -> Channel:
+    (channel,) = open_channels(url, 1, stall_s=2.0)
+    return channel
 
 
 BOTH = pytest.mark.parametrize("channel_of", [recorded, stock])

@@ -1,6 +1,7 @@
 """One stream's way to the server: recorded where it is plain HTTP, stock httpx elsewhere."""
 
 import logging
+from dataclasses import dataclass
 from typing import Protocol
 
 from tuner.http.client import (
@@ -54,7 +55,8 @@ def open_channels(
     parsed = server_url(url)
     proxied = needs_proxy(parsed)
     if parsed.scheme == "http" and not proxied:
-        return [RecordedChannel(url, stall_s, key) for _ in range(count)]
+        route = Route(head=request_head("POST", url, key), host=parsed.host, port=parsed.port or 80)
+        return [RecordedChannel(route, stall_s) for _ in range(count)]
     log.warning(
         "%s is reached %s: timed through stock httpx, whose own latency is included",
         public_url(url),
@@ -64,14 +66,20 @@ def open_channels(
     return [StockChannel(url, stall_s, context, key) for _ in range(count)]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """Where all streams of a server go; `head` is that of every request but for its length."""
+
+    head: bytes
+    host: str
+    port: int
+
+
 class RecordedChannel:
     """A kept-alive `Connection`, opened again whenever the server closed it."""
 
-    def __init__(self, url: str, stall_s: float, key: str | None = None) -> None:
-        # The head is the same for every request but for the length, which comes last.
-        self._head = request_head("POST", url, key) + b"content-length: "
-        parsed = server_url(url)
-        self._address = parsed.host, parsed.port or 80
+    def __init__(self, route: Route, stall_s: float) -> None:
+        self._route = route
         self._stall_s = stall_s
         self._connection: Connection | None = None
 
@@ -86,7 +94,7 @@ class RecordedChannel:
 
     async def post(self, body: bytes) -> RawExchange:
         """Send a body and wait for the end of the answer. Raises: HttpUnreachable."""
-        request = self._head + b"%d\r\n\r\n" % len(body) + body
+        request = b"%scontent-length: %d\r\n\r\n%s" % (self._route.head, len(body), body)
         connection = await self._connected()
         raw = await connection.exchange(request, stall_s=self._stall_s)
         if raw.stale:
@@ -106,5 +114,5 @@ class RecordedChannel:
 
     async def _connected(self) -> Connection:
         if self._connection is None or not self._connection.idle:
-            self._connection = await Connection.open(*self._address)
+            self._connection = await Connection.open(self._route.host, self._route.port)
         return self._connection

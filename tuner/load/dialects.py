@@ -7,9 +7,9 @@ JSON answer that is no stream. An event is never taken for a token.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol, TypeVar
 
-import orjson
+import msgspec
 
 from tuner.errors import HttpProtocolError
 from tuner.http.connection import RawExchange
@@ -19,8 +19,7 @@ from tuner.load.plan import Api
 _QUOTED_BYTES = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class Heard(msgspec.Struct, frozen=True, kw_only=True):
     """One event, understood; `counted` and `whole_text` are totals so far, None where not said."""
 
     speaks: bool = True
@@ -61,19 +60,69 @@ class Dialect(Protocol):
         """The request for exactly `output_tokens` greedy tokens, streamed."""
         ...
 
-    def hear(self, payload: Mapping[str, Any]) -> Heard:
+    def hear(self, data: bytes) -> Heard:
         """What an event says. Raises HttpProtocolError where it is not of this dialect."""
         ...
+
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Event(msgspec.Struct):
+    """What every dialect's event may be instead: an error."""
+
+    error: Any = None
+    object: Any = None
+    message: Any = None
+
+    def failure(self) -> str | None:
+        """The error that the event tells of."""
+        error = self.error
+        if error is None and self.object == "error":
+            error = self.message or "an error without a message"
+        if isinstance(error, dict):
+            error = error.get("message") or _short(error)
+        return None if error is None else str(error)
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: _Count | None = None
+    completion_tokens: _Count | None = None
+
+
+class _Choice(msgspec.Struct):
+    text: str | None = None
+    finish_reason: str | None = None
+
+
+class _Completion(_Event):
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+
+
+class _Reason(msgspec.Struct):
+    type: str | None = None
+    message: str | None = None
+
+
+class _Meta(_Usage):
+    finish_reason: _Reason | None = None
+
+
+class _Generation(_Event):
+    text: str | None = None
+    meta_info: _Meta | None = None
 
 
 class Completions:
     """OpenAI's `/v1/completions`, with the usage of every event where the server gives it."""
 
     path = "/v1/completions"
+    _decoder = msgspec.json.Decoder(_Completion)
 
     def body(self, model: str, prompt: Sequence[int], output_tokens: int) -> bytes:
         """The request for exactly `output_tokens` greedy tokens, streamed."""
-        return orjson.dumps(
+        return msgspec.json.encode(
             {
                 "model": model,
                 "prompt": prompt,
@@ -86,20 +135,22 @@ class Completions:
             }
         )
 
-    def hear(self, payload: Mapping[str, Any]) -> Heard:
+    def hear(self, data: bytes) -> Heard:
         """What an event says. Raises HttpProtocolError."""
-        error = _error(payload)
-        if error is not None:
-            return Heard(error=error)
-        choices = _field(payload, "choices", list)
-        usage = _field(payload, "usage", dict, {})
-        choice = _mapping(choices[0]) if choices else {}
-        reason = _field(choice, "finish_reason", str, None)
+        event = _understood(self._decoder, data)
+        failure = event.failure()
+        if failure is not None:
+            return Heard(error=failure)
+        if event.choices is None:
+            raise HttpProtocolError(f"an event without choices: {_short_bytes(data)}")
+        usage = event.usage or _NO_USAGE
+        choice = event.choices[0] if event.choices else _NO_CHOICE
+        reason = choice.finish_reason
         return Heard(
-            speaks=bool(choices),
-            text=_field(choice, "text", str, "") if choices else "",
-            counted=_count(usage, "completion_tokens"),
-            input_tokens=_count(usage, "prompt_tokens"),
+            speaks=bool(event.choices),
+            text=choice.text or "",
+            counted=usage.completion_tokens,
+            input_tokens=usage.prompt_tokens,
             finished=reason is not None,
             error=f"the server ended it: {reason}" if reason in ("abort", "error") else None,
         )
@@ -109,10 +160,11 @@ class Generate:
     """SGLang's own `/generate`; its text is all text so far, unless it streams increments."""
 
     path = "/generate"
+    _decoder = msgspec.json.Decoder(_Generation)
 
     def body(self, model: str, prompt: Sequence[int], output_tokens: int) -> bytes:
         """The request for exactly `output_tokens` greedy tokens, streamed."""
-        return orjson.dumps(
+        return msgspec.json.encode(
             {
                 "input_ids": prompt,
                 "sampling_params": {
@@ -125,23 +177,23 @@ class Generate:
             }
         )
 
-    def hear(self, payload: Mapping[str, Any]) -> Heard:
+    def hear(self, data: bytes) -> Heard:
         """What an event says. Raises HttpProtocolError."""
-        error = _error(payload)
-        if error is not None:
-            return Heard(error=error)
-        meta = _field(payload, "meta_info", dict)
-        counted = _count(meta, "completion_tokens")
-        if counted is None:
-            raise HttpProtocolError(f"an event without completion_tokens: {_short(payload)}")
-        reason = _field(meta, "finish_reason", dict, None)
-        aborted = reason is not None and reason.get("type") == "abort"
+        event = _understood(self._decoder, data)
+        failure = event.failure()
+        if failure is not None:
+            return Heard(error=failure)
+        meta = event.meta_info
+        if meta is None or meta.completion_tokens is None:
+            raise HttpProtocolError(f"an event without completion_tokens: {_short_bytes(data)}")
+        reason = meta.finish_reason
+        aborted = reason if reason is not None and reason.type == "abort" else None
         return Heard(
-            whole_text=_field(payload, "text", str, ""),
-            counted=counted,
-            input_tokens=_count(meta, "prompt_tokens"),
+            whole_text=event.text or "",
+            counted=meta.completion_tokens,
+            input_tokens=meta.prompt_tokens,
             finished=reason is not None,
-            error=f"the server ended it: {_short(reason)}" if aborted else None,
+            error=f"the server ended it: {aborted.message or 'abort'}" if aborted else None,
         )
 
 
@@ -223,11 +275,7 @@ class _Listener:
         )
 
     def _hear(self, now: float, data: bytes) -> None:
-        try:
-            payload = _mapping(orjson.loads(data))
-        except orjson.JSONDecodeError as exc:
-            raise HttpProtocolError(f"an event that is not JSON: {_short_bytes(data)}") from exc
-        heard = self._dialect.hear(payload)
+        heard = self._dialect.hear(data)
         self._error = self._error or heard.error
         self._finished = self._finished or heard.finished
         if heard.input_tokens is not None:
@@ -263,37 +311,19 @@ class _Listener:
             self._text = ["".join(self._text) + heard.whole_text]
 
 
-def _error(payload: Mapping[str, Any]) -> str | None:
-    error = payload.get("error")
-    if error is None and payload.get("object") == "error":
-        error = payload.get("message", "an error without a message")
-    if isinstance(error, dict):
-        error = error.get("message") or _short(error)
-    return None if error is None else str(error)
+_Understood = TypeVar("_Understood", bound=_Event)
+_NO_USAGE, _NO_CHOICE = _Usage(), _Choice()
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise HttpProtocolError(f"expected a JSON object, found {_short(value)}")
-    return value
-
-
-def _field(payload: Mapping[str, Any], name: str, kind: type, *default: Any) -> Any:
-    value = payload.get(name)
-    if value is None and default:
-        return default[0]
-    if not isinstance(value, kind):
-        raise HttpProtocolError(
-            f"expected {name} to be a {kind.__name__}, found {_short(value)} in {_short(payload)}"
-        )
-    return value
-
-
-def _count(usage: Mapping[str, Any], name: str) -> int | None:
-    count: int | None = _field(usage, name, int, None)
-    if count is not None and count < 0:
-        raise HttpProtocolError(f"expected {name} to be a count, found {count}")
-    return count
+def _understood(decoder: msgspec.json.Decoder[_Understood], data: bytes) -> _Understood:
+    """An event of its kind. Raises HttpProtocolError."""
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError as exc:
+        said = str(exc).replace("`", "")
+        raise HttpProtocolError(f"an event of another form: {said}: {_short_bytes(data)}") from exc
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise HttpProtocolError(f"an event that is not JSON: {_short_bytes(data)}") from exc
 
 
 def _short(value: Any) -> str:
