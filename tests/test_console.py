@@ -63,8 +63,8 @@ def test_check_is_a_sentence(told, night):
 
 
 def test_a_space_too_large_to_count_is_not_called_continuous(told, night):
-    many = "".join(f"  p{n}: {{type: int, low: 1, high: 1000}}\n" for n in range(2))
-    edit(night, "space.yaml", "hypotheses:", f"{many}forbid: [{{if: {{p0: 1}}, reason: why}}]\n"
+    many = "".join(f"  {n}: {{type: int, low: 1, high: 1000}}\n" for n in ("page-size", "pp-size"))
+    edit(night, "space.yaml", "hypotheses:", f"{many}forbid: [{{if: {{page-size: 1}}, reason: w}}]\n"
          "hypotheses:")  # fmt: skip
     assert "(more than 100,000 combinations)" in told("check")
 
@@ -242,10 +242,14 @@ def test_check_and_plan_say_what_is_not_searched_and_plan_what_was_not_verified(
     edit(
         night, "space.yaml", "parameters:\n", "parameters:\n  old: {type: bool, versions: '<0.5'}\n"
     )
-    edit(night, "study.yaml", "model: small", "model: small\nfixed: {flags: {no-such-flag: 1}}")
     for verb in ("check", "plan"):
         assert "\nnot in rehearsal 0.5.9: old (versions <0.5)\n" in told(verb)
-    assert re.search(r"^Could not be verified here:\n  unknown flag '--no-such", told("plan"), re.M)
+    edit(night, "study.yaml", "model: small", "model: small\nfixed: {flags: {no-such-flag: 1}}")
+    assert re.search(
+        r"Could not be verified here: \S+/study\.yaml:\d+:17: fixed\.flags\.no-such-flag: unknown"
+        r" flag 'no-such-flag', expected a flag of rehearsal of SGLang 0\.5\.9 ",
+        " ".join(told("plan").split()),
+    )
 
 
 def test_a_plan_of_a_used_up_budget_says_so(told, night):

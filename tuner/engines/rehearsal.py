@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import tuner
-from tuner.definitions.nearest import did_you_mean
 from tuner.definitions.surface import Surface
 from tuner.definitions.validation import load
 from tuner.engines.base import LaunchSpec
@@ -68,13 +67,8 @@ class RehearsalEngine(SGLangEngine):
         )
 
     def package_faults(self) -> list[str]:
-        """Flags that its command line does not know; the rest comes with the tuner."""
-        return [
-            f"unknown flag '--{name}'{did_you_mean(name, FLAGS)}: a rehearsal takes the flags of"
-            f" SGLang {VERSION}"
-            for name in self.spec.flags
-            if name not in FLAGS
-        ]
+        """None: it comes with the tuner."""
+        return []
 
     def model_faults(self) -> list[str]:
         """What is wrong with the surface file, which stands for a model."""
