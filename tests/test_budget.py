@@ -6,6 +6,7 @@ import pytest
 
 from tests.nightly import study
 from tests.samples import record
+from tuner.night import budget
 from tuner.night.budget import BudgetClock, running_s
 
 
@@ -79,3 +80,60 @@ def test_the_limit_that_ends_a_night_is_named(tmp_path):
     assert limit({"hours": 0.6, "deadline": later}) == "no launch would end within its 0.6 h"
     assert limit({"trials": 2, "deadline": soon}) == "its 2 launches are made"
     assert limit({"hours": 9, "deadline": later}) == ""
+
+
+def test_launches_that_overlap_on_one_gpu_are_those_of_a_clock_that_was_put_back():
+    one = {"host": "h", "gpus": ["0"]}
+    records = [at(0, "05:00:00", **one), at(1, "04:59:10", **one), at(2, "04:58:20", **one)]
+    assert running_s(records) == 300
+    beside = [at(0, "05:00:00", **one), at(1, "05:00:10", host="h", gpus=["1"])]
+    assert running_s(beside) == 110
+
+
+class Clock:
+    """A machine's clock that can be set, and the time since it was started."""
+
+    def __init__(self, monkeypatch, shows):
+        self.shows, self.passed_s = shows, 1000.0
+        monkeypatch.setattr(budget, "_since_boot_s", lambda: self.passed_s)
+        monkeypatch.setattr(budget, "datetime", self)
+
+    def now(self):
+        return self.shows
+
+    def wait(self, **passed):
+        self.shows += timedelta(**passed)
+        self.passed_s += timedelta(**passed).total_seconds()
+
+
+@pytest.mark.parametrize(
+    ("moved", "left"),
+    [
+        ({}, {"hours": 8.5}),
+        ({"hours": 2}, {"hours": 6.5}),  # put right: the servers are wanted at that time
+        ({"hours": 9}, {"hours": -0.5}),  # it is past the deadline
+        ({"hours": -3}, {"hours": 8.5}),  # no later than what was counted on
+        ({"days": 20000}, {"hours": 8.5}),  # it began in 1970
+        ({"days": -20000}, {"hours": 8.5}),
+    ],
+)
+def test_a_deadline_survives_a_clock_that_is_set(tmp_path, monkeypatch, moved, left):
+    clock = Clock(monkeypatch, datetime(2026, 1, 1, 22, 0))
+    made = clock_of(tmp_path, {"deadline": "07:30"}, now=clock.now())
+    clock.wait(hours=1)
+    clock.shows += timedelta(**moved)
+    assert made.seconds_left() == timedelta(**left).total_seconds()
+
+
+def test_a_deadline_comes_while_the_machine_sleeps(tmp_path, monkeypatch):
+    clock = Clock(monkeypatch, datetime(2026, 1, 1, 22, 0))
+    made = clock_of(tmp_path, {"deadline": "07:30"}, now=clock.now())
+    clock.wait(days=3)
+    assert made.seconds_left() < 0
+
+
+def test_hours_do_not_ask_the_machines_clock(tmp_path, monkeypatch):
+    clock = Clock(monkeypatch, datetime(2026, 1, 1, 22, 0))
+    made = clock_of(tmp_path, {"hours": 8.0}, now=clock.now())
+    clock.shows += timedelta(days=400)
+    assert 7.9 * 3600 < made.seconds_left() <= 8 * 3600

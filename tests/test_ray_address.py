@@ -9,8 +9,12 @@ from tuner.errors import HostError
 from tuner.hosts import ray_session
 from tuner.hosts.ray_address import refuse_dead
 
+import ray  # isort: skip  (after ray_session, which sets what Ray reads when imported)
 
-@pytest.mark.parametrize("address", ["head", "head:", ":6379", "head:0", "head:99999", "local"])
+
+@pytest.mark.parametrize(
+    "address", ["head", "head:", ":6379", "head:0", "head:99999", "local", "ray://head:10001"]
+)
 def test_what_is_no_address_is_a_host_error(address: str) -> None:
     with pytest.raises(HostError, match=f"{address} is not the address of a Ray cluster"):
         ray_session.start(address)
@@ -43,6 +47,6 @@ def test_a_server_that_is_not_ray_is_told_from_ray() -> None:
 def test_a_ray_that_is_there_is_known_by_its_first_words() -> None:
     session = ray_session.start(None)
     try:
-        refuse_dead(ray_session.ray.get_runtime_context().gcs_address)
+        refuse_dead(ray.get_runtime_context().gcs_address)
     finally:
         session.stop()

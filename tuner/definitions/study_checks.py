@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from tuner.definitions.addresses import AUTO, cluster_address
 from tuner.definitions.findings import Findings
 from tuner.definitions.models import Launch, StudyDefinition
 from tuner.definitions.versions import is_version
@@ -19,7 +20,8 @@ RESERVED: Mapping[str, str] = {
 def check_study(source: Source, study: StudyDefinition, findings: Findings) -> None:
     """Note what is wrong with a study by itself."""
     faults = [*_engine_faults(study), *_container_faults(study), *_version_faults(study)]
-    for place, message, hint in [*faults, *_budget_faults(study)]:
+    faults += [*_hardware_faults(study), *_budget_faults(study)]
+    for place, message, hint in faults:
         findings.add(source, place, message, hint, key=True)
     _check_fixed(source, findings)
 
@@ -50,6 +52,14 @@ def _engine_faults(study: StudyDefinition) -> Iterator[Fault]:
     if not rehearsal and engine.surface is not None:
         message = f"found a surface, but {engine.name} is a real engine"
         yield ("engine", "surface"), message, "only a rehearsal has one"
+
+
+def _hardware_faults(study: StudyDefinition) -> Iterator[Fault]:
+    address = study.hardware.ray
+    if address is not None and address != AUTO and cluster_address(address) is None:
+        message = f"found '{address}', expected the address of a Ray cluster, HOST:PORT"
+        hint = "its head node listens on 6379 unless told otherwise; no Ray client (ray://)"
+        yield ("hardware", "ray"), message, hint
 
 
 _SET_BY_THE_TUNER: Mapping[str, str] = {

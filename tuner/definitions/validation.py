@@ -19,7 +19,7 @@ from tuner.definitions.models import (
 )
 from tuner.definitions.nearest import did_you_mean
 from tuner.definitions.objective_checks import check_objective
-from tuner.definitions.paths import study_file
+from tuner.definitions.paths import NO_FILE, fault, study_file
 from tuner.definitions.schema_errors import report
 from tuner.definitions.space import Configuration, Space, flag_of
 from tuner.definitions.space_checks import check_space
@@ -199,11 +199,11 @@ class _Loader:
         if not reference:
             return None
         path = Path(source.name).parent / reference
-        if path.exists() and not path.is_dir():
+        message = fault(path, kind)
+        if not message:
             return path
-        if path.is_dir():
-            message = f"found a folder, expected {kind}: {os.path.normpath(path)}"
-            self.findings.add(source, place, message)
+        if message != NO_FILE:
+            self.findings.add(source, place, f"{message}: {os.path.normpath(path)}")
             return None
         others = {o.name for o in path.parent.glob(pattern)} - {Path(source.name).name}
         near = did_you_mean(path.name, sorted(others))

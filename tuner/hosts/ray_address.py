@@ -3,6 +3,7 @@
 import os
 import socket
 
+from tuner.definitions.addresses import cluster_address
 from tuner.errors import HostError
 
 ATTACH_HINT = (
@@ -19,13 +20,13 @@ _HTTP2_SETTINGS = b"\4"
 
 def refuse_dead(address: str) -> None:
     """Raises HostError where no gRPC server answers."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    place = cluster_address(address)
+    if place is None:
         raise HostError(
             f"{address} is not the address of a Ray cluster", hint="give it as HOST:PORT"
         )
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), _PROBE_S) as wire:
+        with socket.create_connection(place, _PROBE_S) as wire:
             wire.sendall(_HTTP2_PREFACE)
             answer = wire.recv(_HTTP2_HEADER)
     except TimeoutError:

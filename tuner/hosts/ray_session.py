@@ -23,9 +23,11 @@ from ray.exceptions import (
     WorkerCrashedError,
 )
 
+from tuner.definitions.addresses import AUTO
 from tuner.errors import HostError, TunerError
 from tuner.hosts import processes, ray_leftovers
 from tuner.hosts.job import RAY_VARIABLE
+from tuner.hosts.ray_address import ATTACH_HINT, refuse_dead
 
 _DAEMONS = ("gcs_server", "raylet")
 _OBJECT_STORE_BYTES = 80_000_000
@@ -34,13 +36,10 @@ _OBJECT_STORE_BYTES = 80_000_000
 # and does not change when the network does.
 _LOOPBACK = "127.0.0.2"
 
-_ATTACH_HINT = (
-    "does it run there? If it asks for a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN "
-    "(or RAY_AUTH_TOKEN_PATH) as on its hosts"
-)
-
 # Ray reads it once in a process, so that a second Ray of this process must ask for the same.
 _TOKEN = secrets.token_hex(32)
+
+_OF_RAY = (RuntimeError, ValueError, OSError, RayError)
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -95,9 +94,12 @@ def start(address: str | None) -> "Session":
         raise HostError("Ray already runs in this process", hint="close the other Cluster first")
     try:
         return _attach(address) if address else _start_local()
-    except (RuntimeError, ConnectionError, ValueError, OSError, RayError) as error:
+    except Exception as error:
+        # Ray raises the bare class where its processes do not come up in time.
+        if type(error) is not Exception and not isinstance(error, _OF_RAY):
+            raise
         where = f"at {address}" if address else "on this machine"
-        hint = _ATTACH_HINT if address else "is there room in the folder for temporary files?"
+        hint = ATTACH_HINT if address else "is there room in the folder for temporary files?"
         raise HostError(f"Ray does not start {where}: {_first_line(error)}", hint=hint) from error
 
 
@@ -124,10 +126,8 @@ class Session:
 
 
 def _attach(address: str) -> Session:
-    if "://" in address:
-        raise HostError(
-            f"{address} asks for a Ray client", hint="give the cluster's own address, HOST:PORT"
-        )
+    if address != AUTO:
+        refuse_dead(address)
     ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     if os.environ.get("RAY_AUTH_MODE") != "token":
         logger.warning("Ray at %s asks for no token: who reaches it can run code there", address)

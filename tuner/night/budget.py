@@ -1,6 +1,12 @@
-"""How much of a night is left: launches, hours of running, a time of day."""
+"""How much of a night is left: launches, hours of running, a time of day.
+
+Hours are counted by a clock that nobody can set. A deadline is a time of day, so the machine's own
+clock has a say: the run ends by whichever of the two comes first. A machine clock that was moved by
+more than a day was wrong when the run began, and has none.
+"""
 
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -9,6 +15,8 @@ from tuner.definitions.validation import LoadedStudy
 from tuner.night.launches import expected_launch_s
 from tuner.night.schedule import launches_made
 from tuner.records import TrialRecord
+
+_WRONG_CLOCK_S = 24 * 3600.0
 
 
 @dataclass(slots=True)
@@ -23,18 +31,23 @@ class BudgetClock:
     deadline: datetime | None
     spent_before_s: float
     begun: float
+    begun_since_boot_s: float
+    until_deadline_s: float
     launch_s: float
 
     @classmethod
     def of(cls, study: LoadedStudy, records: Sequence[TrialRecord], now: datetime) -> "BudgetClock":
         """The clock of a run that begins now."""
         budget = study.definition.budget
+        deadline = _next(budget.deadline, now) if budget.deadline else None
         return cls(
             trials=budget.trials,
             hours=budget.hours,
-            deadline=_next(budget.deadline, now) if budget.deadline else None,
+            deadline=deadline,
             spent_before_s=running_s(records),
             begun=time.monotonic(),
+            begun_since_boot_s=_since_boot_s(),
+            until_deadline_s=(deadline - now).total_seconds() if deadline else 0.0,
             launch_s=expected_launch_s(study, records),
         )
 
@@ -49,7 +62,12 @@ class BudgetClock:
         return self.hours * 3600 - self.spent_before_s - (time.monotonic() - self.begun)
 
     def _deadline_s(self) -> float | None:
-        return None if self.deadline is None else (self.deadline - datetime.now()).total_seconds()
+        if self.deadline is None:
+            return None
+        counted_s = self.until_deadline_s - (_since_boot_s() - self.begun_since_boot_s)
+        shown_s = (self.deadline - datetime.now()).total_seconds()
+        wrong = abs(counted_s - shown_s) > _WRONG_CLOCK_S
+        return counted_s if wrong else min(counted_s, shown_s)
 
     def launches_left(self, records: Sequence[TrialRecord], pending: int) -> int | None:
         """Launches that may still be started."""
@@ -79,15 +97,28 @@ def _next(deadline: str, now: datetime) -> datetime:
     return at if at > now else at + timedelta(days=1)
 
 
+def _since_boot_s() -> float:
+    """Seconds, those in which the machine slept included."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 def running_s(records: Sequence[TrialRecord]) -> float:
-    """Seconds in which at least one launch was under way: several hosts count once."""
-    spans = sorted(
-        (begun.timestamp(), begun.timestamp() + record.duration_s)
-        for record in records
-        if (begun := datetime.fromisoformat(record.started_at))
-    )
+    """Seconds in which at least one launch was under way: several hosts count once.
+
+    No less than the busiest GPU was used for, whatever the machine's clock said meanwhile: launches
+    that seem to overlap there are those of a clock that was put back.
+    """
     total, reached = 0.0, float("-inf")
-    for start, end in spans:
+    for start, end in sorted(_span(record) for record in records):
         total += max(0.0, end - max(start, reached))
         reached = max(reached, end)
-    return total
+    used: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for record in records:
+        for gpu in record.gpus:
+            used[record.host, gpu] += record.duration_s
+    return max(total, *used.values(), 0.0)
+
+
+def _span(record: TrialRecord) -> tuple[float, float]:
+    start = datetime.fromisoformat(record.started_at).timestamp()
+    return start, start + record.duration_s
