@@ -131,6 +131,24 @@ def test_paths_are_those_of_the_folder_where_the_command_runs(tree, typed):
     assert study.fixed.flags["chat-template"] == str(tree / "templates" / "t.jinja")
 
 
+@pytest.mark.parametrize(
+    ("launch", "gpus", "said"),
+    [
+        ("docker run --gpus 4 vllm/vllm-openai:v0.11.0 --model m -tp 2", 4, False),
+        ("CUDA_VISIBLE_DEVICES=0,1 vllm serve m", 2, False),
+        ("CUDA_VISIBLE_DEVICES=0 vllm serve m -tp 2 -pp 2", 4, True),
+        ("sglang serve --model-path m --tp 2 --dp 4", 8, False),
+        ("sglang serve --model-path m --tp 8 --dp 4 --enable-dp-attention", 8, False),
+    ],
+)
+def test_gpus_are_those_that_were_given_or_else_are_needed(tree, typed, launch, gpus, said):
+    code, out, _ = typed("a", "--from", launch, "--json")
+    assert code == 0
+    answer = json.loads(out)
+    assert answer["gpus"] == gpus
+    assert ("1 GPUs were given, and the command needs 4" in answer["left_out"]) is said
+
+
 def test_an_existing_study_is_never_touched(tree, typed):
     typed("a", "--from", "vllm serve m")
     code, _, err = typed("a", "--from", "vllm serve other")

@@ -119,6 +119,17 @@ def test_a_pinned_flag_is_told_by_the_study_and_spelt_as_its_parameter_says():
     assert settings.bool_styles["quick"] == "negation"
 
 
+def test_what_a_baseline_leaves_unsaid_is_null_by_default_and_tried_so():
+    space = narrowed(unsaid=["tp", "quick"])
+    assert space.values_of("tp") == [None, 1, 2, 3, 4]
+    assert space.values_of("quick") == [None, False, True]
+    unsaid, off = space.configuration({}), space.configuration({"quick": False})
+    assert "tp" not in space.settings(unsaid).flags
+    assert "quick" not in space.settings(unsaid).flags
+    assert space.settings(off).flags["quick"] is False
+    assert space.settings(off).bool_styles["quick"] == "negation"
+
+
 DATED: dict[str, Any] = {
     "parameters": {
         "runner": {

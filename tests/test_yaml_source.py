@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuner.definitions.yaml_source import parse, read
+from tuner.definitions.yaml_source import parse, parse_foreign, read
 from tuner.errors import DefinitionError
 
 
@@ -246,3 +246,28 @@ def test_any_text_is_a_value_or_is_refused_with_a_place(text):
     except DefinitionError as error:
         places = [problem.where for problem in error.problems]
     assert all(place.startswith("x.yaml:") for place in places)
+
+
+def test_somebody_elses_file_is_read_as_texts():
+    text = "a: &x {p: 12:30, q: yes, r: 010, s: 1e3}\nb: {<<: *x, n: ~, m:}\n---\nc: [1, 'null']\n"
+    base = {"p": "12:30", "q": "yes", "r": "010", "s": "1e3"}
+    assert parse_foreign(text, name="x.yaml") == [
+        {"a": base, "b": {**base, "n": None, "m": None}},
+        {"c": ["1", "null"]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: !reset x", "x.yaml:1:4: not YAML: could not determine a constructor"),
+        ("a: [", "x.yaml:1:5"),
+        ("a: *q", "x.yaml:1:4: found an alias"),
+        ("- " * 40, "nested deeper than 30 levels"),
+        ("a: \x01", "the control character U+0001"),
+    ],
+)
+def test_what_is_wrong_with_somebody_elses_file_is_said_alike(text, message):
+    with pytest.raises(DefinitionError) as error:
+        parse_foreign(text, name="x.yaml")
+    assert message in str(error.value)
