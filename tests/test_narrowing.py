@@ -130,6 +130,12 @@ def test_what_a_baseline_leaves_unsaid_is_null_by_default_and_tried_so():
     assert space.settings(off).bool_styles["quick"] == "negation"
 
 
+def test_what_is_left_unsaid_still_has_the_choices_of_its_version_only():
+    space = Space(space_of(**DATED).definition, version="2.1", unsaid=["runner", "dp"])
+    assert space.values_of("dp") == [None, 1, 8]
+    assert "old" not in (space.values_of("runner") or [])
+
+
 DATED: dict[str, Any] = {
     "parameters": {
         "runner": {

@@ -73,9 +73,7 @@ def narrow(definition: SpaceDefinition, scope: Scope) -> Narrowed:
     parameters = {
         name: _pinned(parameter, pinned[name])
         if name in pinned
-        else _unsaid(parameter)
-        if name in scope.unsaid
-        else _fewer(parameter, {*no_choices[name], *no_builds[name]})
+        else _unsaid(_fewer(parameter, {*no_choices[name], *no_builds[name]}), scope, name)
         for name, parameter in there.items()
     }
     narrowed = Narrowed(
@@ -159,9 +157,10 @@ def _pinned(parameter: Parameter, value: Value) -> Parameter:
     )
 
 
-def _unsaid(parameter: Parameter) -> Parameter:
-    """The same with null in its domain and for its default, so that the search tries that too."""
-    if _is_in(parameter, None):
+def _unsaid(parameter: Parameter, scope: Scope, name: str) -> Parameter:
+    """The same, where the study leaves it to the engine with null in its domain and for its
+    default, so that the search tries that too."""
+    if name not in scope.unsaid or _is_in(parameter, None):
         return parameter
     if not isinstance(parameter, BoolParameter):
         return parameter.model_copy(update={"default": None})
