@@ -71,6 +71,8 @@ def clock(*, trials=None, hours=None, launch_s=60.0):
         deadline=None,
         spent_before_s=0.0,
         begun=time.monotonic(),
+        begun_since_boot_s=0.0,
+        until_deadline_s=0.0,
         launch_s=launch_s,
     )
 
