@@ -22,7 +22,8 @@ fixed:
 def test_everything_that_is_not_searched_is_said_and_no_secret(tmp_path):
     night = folder(
         tmp_path,
-        space="  - {id: old, change: {old: true}, claim: c, gain_percent: [1, 2]}",
+        space="""  - {id: old, change: {old: true}, claim: c, gain_percent: [1, 2]}
+  - {id: new, change: {quick: true}, claim: c, gain_percent: [1, 2], versions: '>=1'}""",
     )
     edit(night, "space.yaml", "parameters:\n", MORE)
     edit(night, "study.yaml", "model: small\n", FIXED)
@@ -31,6 +32,7 @@ def test_everything_that_is_not_searched_is_said_and_no_secret(tmp_path):
         "not in rehearsal 0.5.9: old (versions <0.5), older (versions <0.4)",
         "pinned by fixed: tp-size = 8, token = (hidden), quick = false",
         "builds that the study does not have: patched",
+        "hypotheses for other versions: new",
         "left out: old: changes old, which is not in this version",
     ]
     assert searched(study) == 3

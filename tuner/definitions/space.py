@@ -243,6 +243,9 @@ class Space:
         constrained = self.forbid or self.require
         if not constrained and not any(self._reads.values()):
             return _product(len(values or ()) for values in self._grids.values())
+        always = [v or () for name, v in self._grids.items() if not self.parameters[name].when]
+        if _product(len(values) for values in always) > MAX_COUNT:
+            return None
         count = 0
         for looked_at, values in enumerate(self._combinations(), start=1):
             if looked_at > MAX_COUNT:

@@ -3,20 +3,22 @@
 from tuner.definitions.models import Value
 from tuner.definitions.space import shown
 from tuner.definitions.validation import LoadedStudy
+from tuner.definitions.versions import admits
 from tuner.frozen import Frozen
 
 
 class Scope(Frozen):
     """`absent` holds parameters and choices (`name = choice`) that the engine's version does not
     have, with the versions that do; `pinned` parameters that `fixed` sets, no secret; `no_builds`
-    builds that the study does not have; `left_out` hypotheses that cannot be launched here, with
-    the reason."""
+    builds that the study does not have; `other_versions` hypotheses that are for others,
+    `left_out` those that cannot be launched here, with the reason."""
 
     engine: str
     version: str | None
     absent: dict[str, str]
     pinned: dict[str, Value]
     no_builds: list[str]
+    other_versions: list[str]
     left_out: dict[str, str]
 
     def sentences(self) -> list[str]:
@@ -27,6 +29,7 @@ class Scope(Frozen):
             (f"not in {self.engine} {self.version}", absent),
             ("pinned by fixed", pinned),
             ("builds that the study does not have", self.no_builds),
+            ("hypotheses for other versions", self.other_versions),
         ]
         left_out = [f"left out: {name}: {reason}" for name, reason in self.left_out.items()]
         return [f"{what}: {', '.join(which)}" for what, which in said if which] + left_out
@@ -42,13 +45,16 @@ def scope(study: LoadedStudy) -> Scope:
         for choice, versions in gone.items()
     }
     builds = [build for builds in space.no_builds.values() for build in builds]
+    stated = {h.id: h.versions for h in space.definition.hypotheses}
+    others = [name for name in space.left_out if not admits(stated[name], space.version)]
     return Scope(
         engine=study.definition.engine.name,
         version=space.version,
         absent={**space.absent, **choices},
         pinned=pinned,
         no_builds=list(dict.fromkeys(builds)),
-        left_out=dict(space.left_out),
+        other_versions=others,
+        left_out={name: why for name, why in space.left_out.items() if name not in others},
     )
 
 
