@@ -390,6 +390,22 @@ def test_a_clock_that_is_wrong_or_that_nothing_keeps(now, synchronised, state, s
     assert mend.split()[-1] in ("timedatectl", "true")
 
 
+def test_fewer_ports_than_servers_is_a_warning():
+    seen = host(listening=list(range(20016, 65536, 16)))
+    assert faults(seen, Needs(gpus=1)) == []
+    ((state, name, found, _),) = faults(seen)
+    assert (state, name) == ("warn", "ports")
+    assert found == "1 blocks of 16 are free, up to 2 are used at once"
+
+
+def test_a_machine_without_swap_and_one_that_does_not_use_it():
+    said = {
+        swap_gb: next(c for c in judged(host(swap_gb=swap_gb), NEEDS) if c.name == "swap").found
+        for swap_gb in (0.0, 8.0)
+    }
+    assert said == {0.0: "none", 8.0: "0 GB of 8 GB in use"}
+
+
 def test_what_was_removed_is_said():
     seen = host(swept=["server trial-3: 2 processes", "Ray: 4 processes, 1 folders"])
     assert judged(seen, NEEDS)[-1] == Check(

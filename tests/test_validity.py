@@ -197,15 +197,16 @@ def test_what_the_client_sees_of_itself_in_a_window():
         request(1, 0, 0.5, 1.5, error="reset"),
         request(1, 1, 1.8, 2.5, output_tokens=4),
     ]
+    timings.append(request(2, 0, 1.0, 1.5))
     found = observe(timings, start_s=1.0, end_s=3.0, cpu_share=0.1, wait_share=0.2)
-    assert found.in_flight == pytest.approx((1.0 + 0.97 + 0.5 + 0.7) / 2)
+    assert found.in_flight == pytest.approx((1.0 + 0.97 + 0.5 + 0.7 + 0.5) / 2)
     assert found.late_ms == pytest.approx((10 + 20) / 2)
     assert found.late_p99_ms == pytest.approx(20)
     assert found.cycle_ms == pytest.approx((1010 + 1020) / 2)
     assert found.short == 1
     assert (found.cpu_share, found.wait_share) == (0.1, 0.2)
     # tokens of the failed request do not count, those before the window neither
-    assert sum(found.slice_tok_s) * 0.2 == pytest.approx(3 * 10)
+    assert sum(found.slice_tok_s) * 0.2 == pytest.approx(4 * 10)
 
 
 def test_a_window_without_length_or_requests_is_observed_too():
