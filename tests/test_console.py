@@ -64,8 +64,8 @@ def test_check_is_a_sentence(told, night):
 
 def test_a_space_too_large_to_count_is_not_called_continuous(told, night):
     many = "".join(f"  {n}: {{type: int, low: 1, high: 1000}}\n" for n in ("page-size", "pp-size"))
-    edit(night, "space.yaml", "hypotheses:", f"{many}forbid: [{{if: {{page-size: 1}}, reason: w}}]\n"
-         "hypotheses:")  # fmt: skip
+    rule = "forbid: [{if: {page-size: 1}, reason: why}]\n"
+    edit(night, "space.yaml", "hypotheses:", f"{many}{rule}hypotheses:")
     assert "(more than 100,000 combinations)" in told("check")
 
 

@@ -92,9 +92,9 @@ def test_nothing_is_said_of_a_flag_that_the_version_has(name):
         ("sizes", "1 3", "'sizes' cannot be '1 3'"),
         ("enable-mscclpp", 4, "'enable-mscclpp' is given 4, but it stands alone"),
         ("enable-mscclpp", "on", "'enable-mscclpp' is given 'on', but it stands alone"),
-        ("chunked-prefill-size", True, "'chunked-prefill-size' is spelt by presence, but it takes"
+        ("chunked-prefill-size", True, "'chunked-prefill-size' stands alone here, but it takes"
          " a value"),
-        ("trust", True, "'trust' is spelt by presence, but it takes true or false"),
+        ("trust", True, "'trust' stands alone here, but it takes true or false"),
     ],
 )  # fmt: skip
 def test_a_value_that_the_parser_would_refuse_is_named(name, value, message):

@@ -24,6 +24,11 @@ _BOOL_AS: Mapping[str, tuple[Kind, ...]] = {
     "value": ("bool", "value", "optional", "list"),
 }
 """The kinds of flag that each style of bool suits."""
+_BOOL_SAID: Mapping[str, str] = {
+    "presence": "stands alone here",
+    "negation": "is negated as --no-... here",
+    "value": "is given true or false",
+}
 
 
 class Judgement(Frozen):
@@ -61,7 +66,7 @@ def judge_value(
     if isinstance(value, bool):
         if (style == "presence" and not value) or flag.kind in _BOOL_AS[style]:
             return None
-        return _form(flag, f"is spelt by {style}")
+        return _form(flag, _BOOL_SAID[style])
     if flag.kind in ("presence", "negatable"):
         return _form(flag, f"is given {show(value)}")
     return _choice(flag, value)

@@ -51,13 +51,15 @@ def command_line(study: LoadedStudy) -> CommandLine:
 def problems(
     study: LoadedStudy, line: CommandLine, other_version: str | None = None
 ) -> tuple[Problem, ...]:
-    """Each flag, and each value of one, that a launch would die of; and `other_version`, a
-    sentence where another version is installed than the study states."""
+    """Each flag, and each value of one, that a launch would die of; and `other_version`, the one
+    that is installed where it is not the one that the study states."""
     findings = Findings()
     for source in study.sources.values():
         findings.mention(source.name)
     if other_version is not None:
-        findings.add(study.sources["study"], ("engine", "version"), other_version)
+        engine = study.definition.engine
+        message = f"found {engine.version}, and the {engine.name} here is {other_version}"
+        findings.add(study.sources["study"], ("engine", "version"), message)
     check_flags(study, line.catalogues, findings)
     try:
         findings.settled(study)

@@ -163,7 +163,10 @@ def remembered_dead(folder: Path) -> dict[str, str] | None:
     """Flags that were known to be read by nothing when the records were begun, with a sentence
     each; None before the first launch. Raises RecordsError as `remembered` does."""
     was = remembered(folder)
-    return None if was is None else dict(was.get(DEAD, {}))
+    dead = {} if was is None else was.get(DEAD, {})
+    if not isinstance(dead, dict) or not all(isinstance(said, str) for said in dead.values()):
+        raise _damaged(folder / FILE, f"expected a sentence for each of '{DEAD}'")
+    return None if was is None else dead
 
 
 def measured_by(folder: Path) -> dict[str, str]:

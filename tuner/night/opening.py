@@ -46,13 +46,21 @@ def installed_version(folder: Path, study: StudyDefinition) -> str | None:
     return version.split()[0] if version else None
 
 
-def other_version(study: LoadedStudy) -> str | None:
-    """A sentence where another version is installed than the study states."""
+def conflicting_version(study: LoadedStudy) -> str | None:
+    """The version that is installed, where it is another than the study states."""
     stated = study.definition.engine.version
     installed = installed_version(study.folder, study.definition)
     if stated is None or installed is None or not is_version(installed):
         return None
-    if alike(stated, installed):
+    return None if alike(stated, installed) else installed
+
+
+def other_version(study: LoadedStudy) -> str | None:
+    """A sentence where another version is installed than the study states."""
+    installed, engine = conflicting_version(study), study.definition.engine
+    if installed is None:
         return None
-    name = study.definition.engine.name
-    return f"engine.version says {stated}, and the {name} that would be launched is {installed}"
+    return (
+        f"engine.version says {engine.version}, and the {engine.name} that would be launched is"
+        f" {installed}"
+    )

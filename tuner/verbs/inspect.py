@@ -11,7 +11,12 @@ from tuner.frozen import Frozen
 from tuner.hosts.gpus import find_gpus
 from tuner.night.command_line import CommandLine, notes, problems
 from tuner.night.launches import launch_spec
-from tuner.night.opening import open_for_launches, open_study, other_version
+from tuner.night.opening import (
+    conflicting_version,
+    open_for_launches,
+    open_study,
+    other_version,
+)
 from tuner.records import Records, TrialRecord
 from tuner.views import results
 from tuner.views.export import export as chosen_export
@@ -88,7 +93,7 @@ def check(path: Path) -> Check:
 def refuse(study: LoadedStudy, line: CommandLine) -> None:
     """Raises DefinitionError with every flag that the engine would refuse, and for a version that
     is not the one that the study states."""
-    found = problems(study, line, other_version(study))
+    found = problems(study, line, conflicting_version(study))
     if found:
         raise DefinitionError(found)
 
