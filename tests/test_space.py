@@ -210,7 +210,23 @@ def test_a_continuous_space_cannot_be_listed():
 
 def test_the_first_configurations_of_a_continuous_space_are_its_ends():
     space = space_of(parameters={"r": {"type": "float", "low": 0, "high": 1, "default": 0}})
-    assert [dict(c.values)["r"] for c in space.first(5)] == [0.0, 1.0]
+    assert [dict(c.values)["r"] for c in space.first(5) or []] == [0.0, 1.0]
+
+
+def test_what_is_admissible_is_looked_for_near_the_defaults():
+    """From the first values on it would take longer than anybody waits."""
+    many = {f"p{n}": {"type": "bool", "default": True} for n in range(30)}
+    only = [{"if": {"p0": True}, "then": {"p1": True, "p2": True}, "reason": "r"},
+            {"if": {"p0": False}, "then": {"p29": True, "p28": False}, "reason": "r"}]  # fmt: skip
+    space = space_of(parameters=many, require=only)
+    assert space.first(1) == [space.configuration({})]
+    assert space.size() is None
+
+
+def test_what_nobody_can_tell_in_time_is_not_told():
+    many = {f"p{n}": {"type": "bool"} for n in range(30)}
+    only = [{"if": {"p0": {"not": None}}, "then": {"p0": True, "p29": True}, "reason": "r"}]
+    assert space_of(parameters=many, require=only).first(1) is None
 
 
 def test_configurations_come_in_the_order_of_declaration():

@@ -9,7 +9,6 @@ conditions see it as null.
 from collections.abc import Collection, Iterator, Mapping
 from copy import copy
 from functools import cached_property
-from itertools import islice
 from types import MappingProxyType
 from typing import Self
 
@@ -18,7 +17,7 @@ from tuner.definitions.configuration import Configuration as Configuration
 from tuner.definitions.configuration import Settings as Settings
 from tuner.definitions.configuration import canonical_key as canonical_key
 from tuner.definitions.cycles import find_cycle
-from tuner.definitions.domain import NotInDomain, adjacent, canonical, grid, show
+from tuner.definitions.domain import NotInDomain, adjacent, canonical, grid, same, show
 from tuner.definitions.models import (
     BoolParameter,
     Forbid,
@@ -36,6 +35,8 @@ from tuner.flags.secrets import HIDDEN, is_secret_flag, is_secret_variable
 
 MAX_COUNT = 100_000
 """Spaces with more combinations than this are not counted."""
+FIRST_LOOK = 10_000
+"""Combinations that are looked at to see whether there is anything to search."""
 
 
 def flag_of(name: str, parameter: Parameter) -> str | None:
@@ -211,16 +212,22 @@ class Space:
         continuous = [name for name, values in self._grids.items() if values is None]
         if continuous:
             raise SpaceError(f"the space cannot be listed: '{continuous[0]}' is continuous")
-        return (
-            self._ordered(values) for values in self._combinations() if self._broken(values) is None
-        )
+        every = self._combinations(self._grids)
+        return (self._ordered(values) for values in every if self._broken(values) is None)
 
-    def first(self, count: int) -> list[Configuration]:
-        """The first admissible configurations among MAX_COUNT combinations; its ends stand for
-        what a continuous parameter can be."""
-        looked_at = islice(self._combinations(), MAX_COUNT)
-        admissible = (values for values in looked_at if self._broken(values) is None)
-        return [self._ordered(values) for values in islice(admissible, count)]
+    def first(self, count: int) -> list[Configuration] | None:
+        """So many admissible configurations near the defaults, all where there are fewer; None
+        where FIRST_LOOK combinations did not tell. Ends stand for what is continuous."""
+        found: list[Configuration] = []
+        usual = {name: _default_first(p, self._grids[name]) for name, p in self.parameters.items()}
+        for looked_at, values in enumerate(self._combinations(usual), start=1):
+            if self._broken(values) is None:
+                found.append(self._ordered(values))
+            if len(found) == count:
+                break
+            if looked_at == FIRST_LOOK:
+                return None
+        return found
 
     def neighbours(self, configuration: Configuration) -> list[Configuration]:
         """The admissible configurations one step of one parameter away.
@@ -247,7 +254,7 @@ class Space:
         if _product(len(values) for values in always) > MAX_COUNT:
             return None
         count = 0
-        for looked_at, values in enumerate(self._combinations(), start=1):
+        for looked_at, values in enumerate(self._combinations(self._grids), start=1):
             if looked_at > MAX_COUNT:
                 return None
             count += self._broken(values) is None
@@ -320,7 +327,10 @@ class Space:
         return None
 
     def _combinations(
-        self, values: Mapping[str, Value] = MappingProxyType({}), depth: int = 0
+        self,
+        grids: Mapping[str, list[Value] | None],
+        values: Mapping[str, Value] = MappingProxyType({}),
+        depth: int = 0,
     ) -> Iterator[dict[str, Value]]:
         """Every canonical combination of the grids that holds `values`, the forbidden included."""
         if depth == len(self._order):
@@ -328,10 +338,10 @@ class Space:
             return
         name = self._order[depth]
         if not holds(self.parameters[name].when, values):
-            yield from self._combinations(values, depth + 1)
+            yield from self._combinations(grids, values, depth + 1)
             return
-        for value in self._grids[name] or _ends(self.parameters[name]):
-            yield from self._combinations({**values, name: value}, depth + 1)
+        for value in grids[name] or _ends(self.parameters[name]):
+            yield from self._combinations(grids, {**values, name: value}, depth + 1)
 
     def _lineage(self, hypothesis: Hypothesis, below: tuple[str, ...]) -> list[Hypothesis]:
         """The ancestors of a hypothesis, parents first, each once, then itself."""
@@ -363,6 +373,11 @@ def _variable(variable: str, parameter: Parameter, value: Value) -> dict[str, st
         return {variable: value if isinstance(value, str) else show(value)}
     absent = not value and parameter.style == "presence"
     return {} if absent else {variable: "1" if value else "0"}
+
+
+def _default_first(parameter: Parameter, values: list[Value] | None) -> list[Value]:
+    values = _ends(parameter) if values is None else values
+    return sorted(values, key=lambda value: not same(value, parameter.default))
 
 
 def _ends(parameter: Parameter) -> list[Value]:

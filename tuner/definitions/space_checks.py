@@ -152,7 +152,7 @@ class _SpaceCheck:
 
     def _something_to_search(self) -> None:
         admissible = Space(self.definition).first(2)
-        if len(admissible) == 2:
+        if admissible is None or len(admissible) == 2:
             return
         message = "only one configuration is admissible: there is nothing to search"
         if not admissible:

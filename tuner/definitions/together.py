@@ -211,7 +211,8 @@ class _Pair:
         space = self.space
         narrowed = space.absent or space.pinned or space.no_builds or space.no_choices
         faulty = self.findings.has_faults(self.space_source.name)
-        if narrowed and not faulty and len(self.space.first(2)) < 2:
+        admissible = self.space.first(2) if narrowed and not faulty else None
+        if admissible is not None and len(admissible) < 2:
             left = f"nothing is left to search: for {self._engine} and what is fixed here"
             message = f"{left} it has one configuration"
             hint = "fix less, or take another space"
