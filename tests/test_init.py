@@ -110,7 +110,7 @@ def test_a_version_that_a_space_needs_is_asked_for(tree, typed):
     launch = "/no/such/python -m vllm.entrypoints.openai.api_server --model m --block-size 16"
     code, _, err = typed("a", "--from", launch)
     assert code == 1
-    assert "does not say which vllm it has, and vllm.yaml depends on its version" in err
+    assert "does not say which version it has, and vllm.yaml differs by version" in err
     assert "--engine-version" in err
     assert typed("a", "--from", launch, "--engine-version", "0.9.0")[0] == 0
     study = open_study(tree / "studies" / "a")

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.spaces import space_of
-from tuner.definitions.models import Budget, EngineDefinition, StudyDefinition
+from tuner.definitions.models import Budget, EngineDefinition, Hardware, StudyDefinition
 from tuner.errors import TunerError
 from tuner.starting.placing import Placed, place, placeholder_free, typed
 from tuner.starting.shell import PLACEHOLDER
@@ -105,6 +105,25 @@ def test_a_default_that_a_rule_needs_is_added_and_said():
     found = placed({"on": True}, require=[rule])
     assert "neg" not in found.baseline
     assert found.added == ["--neg true"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "gpus", "fixed"),
+    [
+        ({"tp-size": "4"}, 8, {}),
+        ({"tp-size": "4"}, 4, {"tp-size": 4}),
+        ({}, 2, {"tp-size": None}),
+        ({"tp-size": "16"}, 16, {"tp-size": 16}),
+    ],
+)
+def test_no_size_goes_beyond_the_host(flags, gpus, fixed):
+    parameters = {"tp": {"type": "choice", "choices": [1, 4, 8], "default": 8, "flag": "tp-size"}}
+    study = STUDY.model_copy(update={"hardware": Hardware(gpus=gpus)})
+    definition = space_of(parameters=parameters | {"on": {"type": "bool"}}).definition
+    found = place(flags, {}, definition, study, None)
+    assert found.flags == fixed
+    beyond = "beyond the 4 GPUs" in found.why.get("tp-size", "")
+    assert beyond is (gpus == 4)
 
 
 def test_a_launch_that_the_space_forbids_is_said():

@@ -227,7 +227,7 @@ class _Loader:
         if study is None:
             return Space(definition), None
         version = self._version(study, definition)
-        if version is None and _has_versions(definition):
+        if version is None and has_versions(definition):
             return Space(definition), None
         space = space_of(study, definition, version)
         source, space_source = self.sources[StudyDefinition], self.sources[SpaceDefinition]
@@ -241,7 +241,7 @@ class _Loader:
             return stated if is_version(stated) else None
         if engine == "rehearsal":
             return sglang_table.VERSION
-        if not _has_versions(definition):
+        if not has_versions(definition):
             return None
         source = self.sources[StudyDefinition]
         folder = Path(source.name).parent.resolve()
@@ -254,7 +254,8 @@ class _Loader:
         return None
 
 
-def _has_versions(definition: SpaceDefinition) -> bool:
+def has_versions(definition: SpaceDefinition) -> bool:
+    """Whether anything in a space depends on the engine's version."""
     parameters = definition.parameters.values()
     dated = [*parameters, *definition.forbid, *definition.require, *definition.hypotheses]
     return any(each.versions is not None for each in dated) or any(

@@ -10,22 +10,24 @@ from tuner import engines
 from tuner.definitions.models import (
     Budget,
     EngineDefinition,
+    Hardware,
     SpaceDefinition,
     StudyDefinition,
-    Value,
 )
-from tuner.definitions.validation import load
+from tuner.definitions.validation import has_versions, load
 from tuner.engines.base import LaunchSpec
 from tuner.errors import TunerError
 from tuner.starting import arguments
+from tuner.starting.arguments import Arguments, Text
 from tuner.starting.entries import entry_of, repository
 from tuner.starting.library import Definition, named, objective_for, space_for
 from tuner.starting.pasted import EngineName, Entry, Pasted
-from tuner.starting.placing import Placed, place, placeholder_free
+from tuner.starting.placing import place, placeholder_free, typed
 from tuner.starting.vocabulary import MODULES
 from tuner.starting.writing import HOURS, Draft
 
 _TAG = re.compile(r"v?(\d+\.\d+\.\d+(?:\.\d+)?(?:\.?(?:post|rc|dev)\d+)?)(?![\d.])")
+_DEVICES = re.compile(r"[\w-]+(,[\w-]+)*")
 _CPU_IMAGE = re.compile(r"cpu")
 
 
@@ -55,41 +57,71 @@ def draft(pasted: Pasted, folder: Path, origin: str, asked: Asked) -> Drafted:
     """
     entry = _entry(pasted)
     read = arguments.read(entry.engine, entry.arguments)
-    model = _local(pasted, placeholder_free("the model", read.model or ""))
-    flags = {
-        name: _local(pasted, text) if isinstance(text, str) and "/" in text else text
-        for name, text in read.flags.items()
-    }
-    cpu = _on_cpu(pasted)
-    space = named(asked.space) if asked.space else space_for(entry.engine, folder, cpu=cpu)
-    objective = (
-        named(asked.objective) if asked.objective else objective_for(entry.engine, folder, cpu=cpu)
-    )
-    stated = asked.version or _tagged(pasted)
-    launch: dict[str, Any] = {"name": entry.engine, **({"version": stated} if stated else {})}
-    launch |= dict(_engine(entry, pasted))
+    flags = {name: _local_value(pasted, text) for name, text in read.flags.items()}
+    space, objective = _definitions(entry.engine, folder, pasted, asked)
+    bare, notes = _bare(entry, read, flags, folder, pasted, asked.version)
     definition = load(space.path, SpaceDefinition)
-    version = stated or _installed(launch, model, folder, pasted.env)
-    _refuse_unknown(version, definition, space, entry.engine, pasted)
-    study = StudyDefinition(
-        engine=EngineDefinition(**launch), model=model, space="", objective="", budget=_BUDGET
-    )
-    placed = place(flags, pasted.env, definition, study, version)
-    gpus, notes = _gpus(launch, model, folder, placed, pasted)
+    version = bare.engine.version or _installed(bare, folder, pasted.env)
+    _refuse_unknown(version, definition, space, pasted)
+    placed = place(flags, pasted.env, definition, bare, version)
     return Drafted(
         draft=Draft(
             origin=origin,
-            engine=launch,
-            model=model,
+            engine=_ordered(bare.engine),
+            model=bare.model,
             placed=placed,
             space=space.reference(folder),
             objective=objective.reference(folder),
-            gpus=gpus,
+            gpus=bare.hardware.gpus,
             left_out=(*read.notes, *notes, *pasted.left_out),
             added=tuple(placed.added),
         ),
         space=space,
         objective=objective,
+    )
+
+
+def _ordered(engine: EngineDefinition) -> dict[str, Any]:
+    said = engine.model_dump(exclude_unset=True)
+    order = ("name", "version", "python", "image", "command", "containers")
+    return {key: said[key] for key in order if key in said}
+
+
+def _definitions(
+    engine: EngineName, folder: Path, pasted: Pasted, asked: Asked
+) -> tuple[Definition, Definition]:
+    cpu = _on_cpu(pasted)
+    return (
+        named(asked.space) if asked.space else space_for(engine, folder, cpu=cpu),
+        named(asked.objective) if asked.objective else objective_for(engine, folder, cpu=cpu),
+    )
+
+
+def _bare(
+    entry: Entry,
+    read: Arguments,
+    flags: Mapping[str, Text],
+    folder: Path,
+    pasted: Pasted,
+    version: str | None,
+) -> tuple[StudyDefinition, list[str]]:
+    """A study of this engine, model and host that says nothing of flags yet, and what is worth
+    saying of its GPUs."""
+    stated = version or _tagged(pasted)
+    launch = {"name": entry.engine, **({"version": stated} if stated else {})}
+    engine = EngineDefinition(**(launch | dict(_launch(entry, pasted))))
+    model = _local(pasted, placeholder_free("the model", read.model or ""))
+    gpus, notes = _gpus(engine, model, folder, flags, pasted)
+    return (
+        StudyDefinition(
+            engine=engine,
+            model=model,
+            space="",
+            objective="",
+            hardware=Hardware(gpus=gpus),
+            budget=_BUDGET,
+        ),
+        notes,
     )
 
 
@@ -104,7 +136,7 @@ def _entry(pasted: Pasted) -> Entry:
     return entry
 
 
-def _engine(entry: Entry, pasted: Pasted) -> Iterator[tuple[str, Any]]:
+def _launch(entry: Entry, pasted: Pasted) -> Iterator[tuple[str, Any]]:
     """How it is launched, as a study says it."""
     words = list(entry.launch)
     container = pasted.container
@@ -140,6 +172,10 @@ def _local(pasted: Pasted, text: str) -> str:
     return str((pasted.folder / text).absolute()) if text and there else text
 
 
+def _local_value(pasted: Pasted, text: Text) -> Text:
+    return _local(pasted, text) if isinstance(text, str) and "/" in text else text
+
+
 def _on_cpu(pasted: Pasted) -> bool:
     image = repository(pasted.container.image) if pasted.container else ""
     variables = any(name.startswith("VLLM_CPU_") for name in pasted.env)
@@ -155,57 +191,40 @@ def _tagged(pasted: Pasted) -> str | None:
     return match[1] if match else None
 
 
-def _installed(
-    launch: Mapping[str, Any], model: str, folder: Path, env: Mapping[str, str]
-) -> str | None:
+def _installed(study: StudyDefinition, folder: Path, env: Mapping[str, str]) -> str | None:
     """The version that the interpreter says it has; nobody asks an image, which may be far."""
-    if "image" in launch:
+    if study.engine.image is not None:
         return None
-    version = engines.version(_spec(launch, model, folder, {}, env))
+    spec = LaunchSpec(engine=study.engine, model=study.model, folder=folder, env=dict(env))
+    version = engines.version(spec)
     return version.split()[0] if version else None
 
 
-def _spec(
-    launch: Mapping[str, Any],
-    model: str,
-    folder: Path,
-    flags: Mapping[str, Value],
-    env: Mapping[str, str],
-) -> LaunchSpec:
-    return LaunchSpec(
-        engine=EngineDefinition(**launch),
-        model=model,
-        folder=folder,
-        flags=dict(flags),
-        env=dict(env),
-    )
-
-
 def _refuse_unknown(
-    version: str | None,
-    definition: SpaceDefinition,
-    space: Definition,
-    engine: EngineName,
-    pasted: Pasted,
+    version: str | None, definition: SpaceDefinition, space: Definition, pasted: Pasted
 ) -> None:
-    if version or all(p.versions is None for p in definition.parameters.values()):
+    if version or not has_versions(definition):
         return
     what = f"image {pasted.container.image}" if pasted.container else f"'{pasted.words[0]}' here"
     raise TunerError(
-        f"{what} does not say which {engine} it has, and {space.path.name} depends on its version",
+        f"{what} does not say which version it has, and {space.path.name} differs by version",
         hint="Say it: --engine-version, such as --engine-version 0.5.9",
     )
 
 
 def _gpus(
-    launch: Mapping[str, Any], model: str, folder: Path, placed: Placed, pasted: Pasted
+    engine: EngineDefinition,
+    model: str,
+    folder: Path,
+    flags: Mapping[str, Text],
+    pasted: Pasted,
 ) -> tuple[int, list[str]]:
     """How many GPUs the study has: as many as the server was given, at least those it needs."""
-    searched = {name: value for name, value in placed.launch_flags.items() if value is not None}
-    needed = engines.create(_spec(launch, model, folder, searched, {})).gpus_needed()
-    visible = placed.env.get("CUDA_VISIBLE_DEVICES", "")
-    given = len(visible.split(",")) if re.fullmatch(r"[\w-]+(,[\w-]+)*", visible) else None
-    given = given or pasted.gpus
+    said = {name: typed(text) for name, text in flags.items()}
+    spec = LaunchSpec(engine=engine, model=model, folder=folder, flags=said)
+    needed = engines.create(spec).gpus_needed()
+    visible = pasted.env.get("CUDA_VISIBLE_DEVICES", "")
+    given = len(visible.split(",")) if _DEVICES.fullmatch(visible) else pasted.gpus
     if given is not None and given < needed:
         return needed, [f"{given} GPUs were given, and the command needs {needed}"]
     return given or needed, []

@@ -28,6 +28,7 @@ from tuner.errors import SpaceError, TunerError
 from tuner.flags.secrets import is_secret_flag, is_secret_variable
 from tuner.starting.arguments import Text
 from tuner.starting.shell import PLACEHOLDER
+from tuner.starting.vocabulary import SIZES
 
 _CONDITION = "the space has it only under a condition"
 _WORDS: Mapping[str, bool] = {"true": True, "1": True, "false": False, "0": False}
@@ -71,7 +72,8 @@ def place(
     study: StudyDefinition,
     version: str | None,
 ) -> Placed:
-    """Where each flag and variable of a launch belongs; `study` is one without any of them.
+    """Where each flag and variable of a launch belongs; `study` is one without any of them, whose
+    `hardware.gpus` no value that is searched exceeds.
 
     Raises TunerError for a placeholder that was left in, and where the launch does what the space
     forbids.
@@ -83,6 +85,7 @@ def place(
         _place_flag(placed, space, name, text)
     for name, value in env.items():
         _place_variable(placed, space, name, value)
+    _keep_to_host(placed, space, study.hardware.gpus)
     _settle(placed, setting)
     _note_added(placed, _leave_to_engine(placed, setting))
     return placed
@@ -206,6 +209,16 @@ def typed(text: Text) -> Value:
         if str(value) == text and text not in {"inf", "-inf", "nan"}:
             return value
     return text
+
+
+def _keep_to_host(placed: Placed, space: Space, gpus: int) -> None:
+    """Fix, as the launch has it, what the space would spread over more GPUs than the host has."""
+    for name, parameter in space.parameters.items():
+        flag = flag_of(name, parameter)
+        sizes = [value for value in space.values_of(name) or () if isinstance(value, int)]
+        if flag in SIZES and flag not in placed.flags and max(sizes, default=0) > gpus:
+            placed.flags[flag] = placed.baseline.pop(name, None)
+            placed.why[flag] = f"the space goes beyond the {gpus} GPUs here"
 
 
 def _settle(placed: Placed, setting: _Setting) -> None:

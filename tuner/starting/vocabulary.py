@@ -121,6 +121,14 @@ _SGLANG_ALIASES: Mapping[str, str] = {
     "model": "model-path",
 }
 
+SIZES = frozenset(
+    {
+        *("tp-size", "pp-size", "dp-size"),
+        *("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size"),
+    }
+)
+"""Flags that say over how many GPUs a server is spread."""
+
 LIST_FLAGS: Mapping[EngineName, frozenset[str]] = {
     "sglang": SGLangEngine.list_flags,
     "vllm": VLLMEngine.list_flags,
