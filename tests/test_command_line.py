@@ -279,7 +279,7 @@ def test_records_from_before_dead_flags_were_known_keep_their_keys(rehearsed):
 
 
 def test_a_run_remembers_them_and_may_go_on_with_them(rehearsed):
-    from tests.evening import HOST
+    from tests.nightly import HOST
     from tuner.night.environment import identity, remembered_dead
 
     study = opened(rehearsed)
@@ -289,7 +289,7 @@ def test_a_run_remembers_them_and_may_go_on_with_them(rehearsed):
 
 
 def test_show_says_what_is_dead_and_answers_its_hypotheses(rehearsed, typed, monkeypatch):
-    from tests.evening import HOST
+    from tests.nightly import HOST
     from tuner.night.environment import identity
 
     monkeypatch.chdir(rehearsed.parent)
