@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.evening import edit
 from tests.nightly import Heard, SimulatedExecutor
 from tests.rehearsed import free_port
 from tests.samples import record, rung
@@ -45,6 +46,14 @@ LONE = {"tp-size": 4, "chunked-prefill-size": 8192}
 @pytest.fixture
 def study(tmp_path) -> LoadedStudy:
     return load_study(shutil.copytree(NIGHT, tmp_path / "night"))
+
+
+@pytest.fixture
+def slow(study) -> LoadedStudy:
+    """The same at a pace that a busy machine keeps up with."""
+    edit(study.folder, "surface.yaml", "time_scale: 50", "time_scale: 15")
+    edit(study.folder, "objective.yaml", "window_s: 40", "window_s: 20")
+    return load_study(study.folder)
 
 
 def configuration(study: LoadedStudy, values):
@@ -171,15 +180,15 @@ def test_what_was_extrapolated_is_no_bar_to_others(study):
 # --- one launch, in fact
 
 
-def test_one_server_is_played_its_share_and_counts_for_two(study, tmp_path):
-    baseline = launched(ordered(study, "baseline", {}), tmp_path / "0", TP8)
-    alone = launched(ordered(study, "search", PAIR, [baseline]), tmp_path / "1", TP4_HOST)
+def test_one_server_is_played_its_share_and_counts_for_two(slow, tmp_path):
+    baseline = launched(ordered(slow, "baseline", {}), tmp_path / "0", TP8)
+    alone = launched(ordered(slow, "search", PAIR, [baseline]), tmp_path / "1", TP4_HOST)
     assert rates(baseline) == pytest.approx(TP8, rel=0.1)
     assert played(baseline) == {1: (1, 1.0), 8: (8, 1.0), 16: (16, 1.0)}
     assert rates(alone) == pytest.approx(TP4_HOST, rel=0.1)
     assert played(alone) == {1: (1, 1.0), 8: (4, 2.0), 16: (8, 2.0)}
     assert str(alone.replicas) == "1 of 2, extrapolated"
-    assert score(alone.rungs, rates(baseline), study.objective) == pytest.approx(SCORE, rel=0.06)
+    assert score(alone.rungs, rates(baseline), slow.objective) == pytest.approx(SCORE, rel=0.06)
     # Per GPU of the host, whatever was launched; a user's pace and the latencies are the server's.
     assert [r.tok_s_per_gpu for r in (baseline.rungs[-1], alone.rungs[-1])] == pytest.approx(
         [20, 25], rel=0.1
@@ -190,9 +199,9 @@ def test_one_server_is_played_its_share_and_counts_for_two(study, tmp_path):
 
 
 @pytest.mark.parametrize(("values", "factor"), [(PAIR, 1.0), (LONE, LONG_PREFILL * CROWDED)])
-def test_a_full_set_is_loaded_as_one_host(study, tmp_path, values, factor):
+def test_a_full_set_is_loaded_as_one_host(slow, tmp_path, values, factor):
     expected = {at: rate * factor for at, rate in TP4_HOST.items()}
-    made = launched(ordered(study, "confirm", values), tmp_path, expected)
+    made = launched(ordered(slow, "confirm", values), tmp_path, expected)
     assert rates(made) == pytest.approx(expected, rel=0.1)
     assert played(made) == {1: (1, 1.0), 8: (8, 1.0), 16: (16, 1.0)}
     assert str(made.replicas) == "2 of 2"
