@@ -260,7 +260,7 @@ def test_what_cannot_be_measured_is_one_message_and_exit_1(truth, typed, monkeyp
         assert typed(*words) == (1, "", f"tuner: {text}"), words
     code, out, err = typed(home, "--objective", typo)
     assert (code, out) == (1, "")
-    assert "typo.yaml:5:1: windows_s: unknown key (did you mean 'window_s'?)" in err
+    assert "typo.yaml:5:1: unknown key 'windows_s' (did you mean 'window_s'?)" in err
 
 
 def test_more_streams_than_files_may_be_open_are_refused(typed, objective, monkeypatch):

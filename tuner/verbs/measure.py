@@ -4,15 +4,16 @@ import logging
 import resource
 import secrets
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Literal, Protocol
 
 from tuner.definitions.models import Objective, Rung
 from tuner.definitions.slo import Slo
-from tuner.definitions.validation import load
+from tuner.definitions.validation import Lengths, lengths_of, load_objective
 from tuner.errors import HttpError, TunerError
 from tuner.frozen import Frozen
 from tuner.http.client import Http
@@ -47,7 +48,8 @@ class MeasuredRung(Frozen):
 
 class Measured(Frozen):
     """A server measured. `reasons` say why it is not `valid`; `not_played` are rungs that were not
-    come to. Prompts start from `prompt_seed`, another each time: the server knows none of them."""
+    come to. Prompts start from `prompt_seed`, another each time: the server knows none of them.
+    Tokens are the means over a trace where the objective plays one."""
 
     schema_number: int = 1
     url: str
@@ -95,6 +97,7 @@ class _Course:
 
     server: Found
     objective: Objective
+    lengths: Lengths
     prompt_seed: int
     gpus: int
     rungs: list[MeasuredRung] = field(default_factory=list)
@@ -117,21 +120,34 @@ def measure_server(
     A KeyboardInterrupt ends it with the rungs that are whole. Raises DefinitionError for a wrong
     objective, TunerError and HttpError where the server cannot be measured at all.
     """
-    asked = DEFAULT if objective is None else load(objective, Objective)
+    asked, lengths = (
+        (DEFAULT, lengths_of(DEFAULT)) if objective is None else load_objective(objective)
+    )
     _refuse_few_descriptors(asked)
     key = key_of(key_variable)
     server = run(find(url, api=api, model=model, engine=engine, key=key))
-    _refuse_too_long(server, asked)
-    # Its warning would come again with every rung; `notes` say it once.
-    logging.getLogger("tuner.load.channels").setLevel(logging.ERROR)
+    _refuse_too_long(server, lengths)
     seed = secrets.randbelow(2**31)
-    course = _Course(server=server, objective=asked, prompt_seed=seed, gpus=gpus)
+    course = _Course(server=server, objective=asked, lengths=lengths, prompt_seed=seed, gpus=gpus)
     listener.found(server, asked)
     try:
-        run(_climb(course, listener))
+        with _said_once():
+            run(_climb(course, listener))
     except KeyboardInterrupt:
         course.ended = "interrupted"
     return _measured(course)
+
+
+@contextmanager
+def _said_once() -> Iterator[None]:
+    """That requests are not recorded would be said with every rung; `notes` say it once."""
+    logger = logging.getLogger("tuner.load.channels")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _refuse_few_descriptors(objective: Objective) -> None:
@@ -144,12 +160,13 @@ def _refuse_few_descriptors(objective: Objective) -> None:
         )
 
 
-def _refuse_too_long(server: Found, objective: Objective) -> None:
-    asked = objective.input_tokens + objective.output_tokens
+def _refuse_too_long(server: Found, lengths: Lengths) -> None:
+    longest = max(lengths, key=sum)
+    asked = sum(longest)
     if server.longest is not None and asked > server.longest:
         raise TunerError(
-            f"the objective asks for {asked} tokens a request ({objective.input_tokens} in, "
-            f"{objective.output_tokens} out), and the server takes at most {server.longest}",
+            f"the objective asks for {asked} tokens a request ({longest[0]} in, "
+            f"{longest[1]} out), and the server takes at most {server.longest}",
             hint="Give an objective with shorter requests: --objective FILE.",
         )
 
@@ -173,8 +190,7 @@ async def _play(course: _Course, http: Http, index: int, listener: Listener) -> 
     watch = _Watch(course.server, http, objective.window_s, index, listener)
     plan = RungPlan(
         concurrency=rung.concurrency,
-        input_tokens=objective.input_tokens,
-        output_tokens=objective.output_tokens,
+        lengths=course.lengths,
         warmup_s=objective.warmup_s,
         window_s=objective.window_s,
         prompt_seed=course.prompt_seed,
@@ -275,8 +291,8 @@ def _measured(course: _Course) -> Measured:
         model=server.target.model,
         api=server.target.api,
         rehearsal=server.rehearsal,
-        input_tokens=objective.input_tokens,
-        output_tokens=objective.output_tokens,
+        input_tokens=round(fmean(given for given, _ in course.lengths)),
+        output_tokens=round(fmean(wanted for _, wanted in course.lengths)),
         warmup_s=objective.warmup_s,
         window_s=objective.window_s,
         prompt_seed=course.prompt_seed,
