@@ -47,7 +47,7 @@ def test_a_command_becomes_a_study_that_check_accepts(tree, typed):
         "studies/a/study.yaml: vllm, m, 2 GPUs",
         "  baseline: max-num-seqs",
         "  fixed:    tensor-parallel-size, HF_TOKEN",
-        "  space:    ../../search_spaces/vllm.yaml, objective ../../objectives/1-10-256-1024.yaml",
+        "  space:    ../../search_spaces/vllm.yaml, objective ../../objectives/throughput-1-10-256-1024.yaml",
         "  set before a run: HF_TOKEN",
         "not in it:",
         "  - --port 1: the tuner gives every launch its own address",

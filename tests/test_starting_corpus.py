@@ -8,6 +8,7 @@ import pytest
 
 from tests.launched import Launched, calls, read_argv, read_container, stubs
 from tuner.errors import TunerError
+from tuner.flags.sglang import FLAGS
 from tuner.night.opening import open_study
 from tuner.records import Records
 from tuner.starting.drafting import Asked
@@ -167,7 +168,9 @@ def test_exported_again_a_manifest_starts_the_same_server(tree, tmp_path, source
 
 
 @pytest.mark.parametrize("source", [p for p in READABLE if p.suffix == ".sh"], ids=lambda p: p.name)
-def test_with_the_shipped_spaces_it_is_the_same_server_as_well(tree, tmp_path, source, monkeypatch):
+def test_with_the_shipped_spaces_only_what_the_engine_does_by_itself_may_be_said_as_well(
+    tree, tmp_path, source
+):
     for kind in ("search_spaces", "objectives"):
         shutil.rmtree(tree / kind)
     study = started(tree, source, Asked(version=VERSIONS[_engine(source)]))
@@ -183,7 +186,11 @@ def test_with_the_shipped_spaces_it_is_the_same_server_as_well(tree, tmp_path, s
     (after,) = [
         _read(call, tmp_path, programs) for call in _run(command, tree, programs, _secrets(source))
     ]
-    assert before == [after]
+    (asked,) = before
+    added = {name: v for name, v in after.flags.items() if name not in asked.flags}
+    assert {name: FLAGS[name].default for name in added} == {n: v[0] for n, v in added.items()}
+    assert Launched(**{**vars(after), "flags": asked.flags | added}) == after
+    assert Launched(**{**vars(after), "flags": asked.flags}) == asked
 
 
 VERSIONS = {"sglang": "0.5.9", "vllm": "0.32.0"}

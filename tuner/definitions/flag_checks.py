@@ -104,7 +104,10 @@ class _Check:
         written = (*place, "flag") if parameter.flag is not None else place
         self._note(source, written, said, key=parameter.flag is None, every=True)
         style = parameter.style if isinstance(parameter, BoolParameter) else "presence"
+        gone = self.study.space.no_choices.get(name, {})
         for at, value in _values(parameter):
+            if value in gone:
+                continue
             judged = [judge_value(c, flag, value, style) for c in self.catalogues]
             self._note(source, (*place, *at), judged, key=not at, every=True)
 

@@ -14,7 +14,7 @@ Kind = Literal["search_spaces", "objectives"]
 
 _CPU = "vllm-cpu.yaml"
 _SPACES: Mapping[EngineName, str] = {"sglang": "sglang-moe.yaml", "vllm": "vllm.yaml"}
-_OBJECTIVE = "1-10-256-1024.yaml"
+_OBJECTIVE = "throughput-1-10-256-1024.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
