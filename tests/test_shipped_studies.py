@@ -74,7 +74,8 @@ def test_chat_has_limits_and_long_contexts_count_what_goes_in():
 def test_every_space_loads_and_says_why(path):
     definition = load(path, SpaceDefinition)
     assert definition.hypotheses
-    assert all(rule.reason for rule in [*definition.forbid, *definition.require])
+    assert all(rule.reason for rule in definition.forbid)
+    assert all(rule.reason for rule in definition.require)
 
 
 @pytest.mark.parametrize("version", RELEASES)
