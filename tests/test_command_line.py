@@ -82,8 +82,8 @@ def test_every_flag_that_the_engine_would_refuse_is_said_at_once_with_its_place(
         " cannot be 'tritn' (did you mean 'triton'?)\n"
         "  it takes auto, deep_gemm, triton, triton_kernel, flashinfer_trtllm,"
         " experimental_sgl_trtllm, flashinfer_trtllm_routed, flashinfer_cutlass,"
-        " flashinfer_mxfp4, flashinfer_cutedsl, flashinfer_megamoe, cutlass, aiter, marlin,"
-        " humming, experimental_sgl_marlin, lora_cutedsl, lora_triton, lora_marlin, hpc_ops,"
+        " flashinfer_mxfp4, flashinfer_cutedsl, flashinfer_megamoe, cutlass, aiter, no_such,"
+        " humming, experimental_sgl_no_such, lora_cutedsl, lora_triton, lora_no_such, hpc_ops,"
         " megamoe, intel_xpu\n"
         "study/space.yaml:6:11: parameters.piecewise.flag: unknown flag"
         " 'enable-piecewise-cuda-graph': sglang 0.5.23 has"
@@ -94,6 +94,18 @@ def test_every_flag_that_the_engine_would_refuse_is_said_at_once_with_its_place(
         "study/space.yaml:9:36: parameters.enable-mscclpp.low: 'enable-mscclpp' is given 1, but it"
         " stands alone\n",
     )
+
+
+def test_a_choice_of_another_version_is_no_fault_of_this_one(study):
+    runner = """  moe-runner-backend:
+    type: choice
+    choices: [auto, no_such]
+    choice_versions: {no_such: SPECIFIER}
+"""
+    path = study(RECORDED, "{tp-size: 2}", SPACE + runner.replace("SPECIFIER", "'<0.5.12'"))
+    inspect.check(path)
+    path = study(RECORDED, "{tp-size: 2}", SPACE + runner.replace("SPECIFIER", "'>=0.5.12'"))
+    assert "'moe-runner-backend' cannot be 'no_such'" in faults(path)
 
 
 def test_a_run_refuses_what_check_refuses_before_anything_else(study):
