@@ -60,3 +60,51 @@ def test_fixed_names_are_as_they_are_written():
     source = parse(STUDY + "fixed: {flags: {--tp_size: 8}, env: {A: x}}\n", name="x")
     assert (fixed_names(source, "flags"), fixed_names(source, "env")) == (["--tp_size"], ["A"])
     assert fixed_names(parse(STUDY, name="x"), "flags") == []
+
+
+IMAGE = "engine: {name: vllm, image: i, containers: CONTAINERS, builds: {patched: {python: p}}}"
+
+
+def said_of_containers(containers):
+    return said_of(STUDY.replace(STUDY.splitlines()[0], IMAGE.replace("CONTAINERS", containers)))
+
+
+def test_containers_are_those_of_an_image():
+    said = said_of(STUDY.replace("python: python3,", "python: python3, containers: {},"))
+    assert said == [
+        "x:1:39: engine.containers: found containers, but no launch is an image\n"
+        "  name an image, or drop it"
+    ]
+    build = "containers: {runtime: podman}, builds: {patched: {image: i}}}"
+    assert said_of(STUDY.replace("builds: {patched: {python: python4}}}", build)) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "why"),
+    [
+        ("-d", "it stays attached"),
+        ("--name=mine", "the tuner gives it"),
+        ("--gpus=all", "every launch gets those of its slot"),
+        ("--network=none", "'network' decides"),
+        ("--entrypoint", "'command' names the words inside the image"),
+        ("--restart=always", "what has ended must stay so"),
+    ],
+)
+def test_an_option_that_the_tuner_sets_cannot_be_given(option, why):
+    (said,) = said_of_containers(f"{{options: [--ipc=host, {option}]}}")
+    assert said.endswith(f"engine.containers.options.1: '{option}' cannot be given: {why}")
+
+
+def test_options_begin_with_an_option():
+    assert said_of_containers("{options: [-v, /a:/b, --shm-size=32g]}") == []
+    (said,) = said_of_containers("{options: [ipc=host]}")
+    assert said.endswith("found 'ipc=host', expected an option such as --ipc=host")
+
+
+def test_an_image_may_have_a_command_inside_it_and_no_python():
+    assert said_of_containers("{network: bridge}") == []
+    inside = IMAGE.replace("image: i", "image: i, command: [vllm, serve]")
+    study = STUDY.replace(STUDY.splitlines()[0], inside.replace("CONTAINERS", "{}"))
+    assert said_of(study) == []
+    (said,) = said_of(study.replace("image: i", "image: i, python: p"))
+    assert said.endswith("found python and image, expected one way to launch")
