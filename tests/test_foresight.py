@@ -1,6 +1,7 @@
 """What is foreseen is what the schedule does in the longest night, launch by launch."""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -42,9 +43,12 @@ def loaded(**changes) -> LoadedStudy:
     )
 
 
-def longest_night(of: LoadedStudy, launches: int) -> list[tuple[Use, TrialRecord]]:
-    """What the schedule launches where nothing fails and nothing is decided: (use, record)."""
-    night: list[tuple[Use, TrialRecord]] = []
+def longest_night(
+    of: LoadedStudy, launches: int, before: Sequence[tuple[Use, TrialRecord]] = ()
+) -> list[tuple[Use, TrialRecord]]:
+    """What the schedule launches where nothing fails and nothing is decided: (use, record), up to
+    so many, those of the night before included."""
+    night = list(before)
     made: Counter[tuple[str, str]] = Counter()
     proposals = iter(of.space.configurations())
     exhausted, proposed = False, 0
@@ -98,6 +102,15 @@ def test_the_rest_of_a_night_is_foreseen_from_wherever_it_stands(launches):
     for made in range(5, launches, 3):
         used, _ = foresee(of, [record for _, record in night[:made]], launches - made)
         assert used == Counter(use for use, _ in night[made:]), made
+
+
+@pytest.mark.parametrize("launches", [40, 70])
+def test_more_budget_for_a_night_that_was_over_is_foreseen(launches):
+    of = loaded(**WIDE)
+    before = longest_night(of, 26)
+    used, _ = foresee(of, [record for _, record in before], launches - 26)
+    after = longest_night(of, launches, before)[26:]
+    assert used == Counter(use for use, _ in after)
 
 
 def test_a_small_space_leaves_launches_to_tighten():

@@ -127,6 +127,30 @@ def test_a_hypothesis_that_a_pin_rules_out_is_left_out_and_no_fault():
     assert space.left_out["ep8"] == "'ep-size' is active only when tp-size: {gt: 1}"
 
 
+def test_what_a_pin_rules_out_two_conditions_away_is_left_out_as_well():
+    chain = (
+        PINNED.replace("  debug:", "  route: {type: bool, when: {ep-size: 8}}\n  debug:")
+        + "  - {id: far, change: {route: true}, depends_on: [ep8], claim: c, gain_percent: [0, 1]}"
+    )
+    said, (space, _) = checked(STUDY + "fixed: {flags: {tp-size: 8}}\n", chain)
+    assert (said, "far" in space.left_out) == ([], False)
+    said, (space, _) = checked(
+        STUDY + "fixed: {flags: {tp-size: 1}}\n", chain.replace("depends_on: [ep8], ", "")
+    )
+    assert said == []
+    assert space.left_out["far"] == "'route' is active only when ep-size: 8"
+
+
+def test_a_hypothesis_that_a_rule_of_this_version_alone_rules_out_is_left_out():
+    dated = VERSIONS + "forbid: [{if: {no-piecewise: true}, reason: broken, versions: '<0.5.20'}]\n"
+    said, (space, _) = checked(STUDY, dated, "0.5.17")
+    assert said == []
+    assert space.left_out["whole"] == "broken"
+    assert "whole" not in checked(STUDY, dated, "0.5.20")[1][0].left_out
+    always = dated.replace(", versions: '<0.5.20'", "")
+    assert "forbidden on top of the baseline: broken" in checked(STUDY, always, "0.5.17")[0][0]
+
+
 def test_a_hypothesis_that_its_own_space_rules_out_is_a_fault_where_nothing_is_pinned():
     alone = PINNED.split("  - {id: tp2,")[0]
     said, _ = checked(STUDY + "baseline: {tp-size: 2}\n", alone)
