@@ -52,7 +52,9 @@ class StandIn:
 
     def revive(self):
         """Start the daemon, on what is there."""
+        (self.state / "daemon.pid").unlink(missing_ok=True)
         subprocess.run([self.program, "daemon"], check=True, timeout=60)
+        _until((self.state / "daemon.pid").exists)
 
     def crash(self):
         """End the daemon; the containers run on."""
@@ -442,7 +444,8 @@ def daemon(state):
     null = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
         os.dup2(null, number)
-    (state / "daemon.pid").write_text(str(os.getpid()))
+    (state / "daemon.new").write_text(str(os.getpid()))
+    (state / "daemon.new").replace(state / "daemon.pid")
     Daemon(state).serve(listener)
 
 

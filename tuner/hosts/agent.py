@@ -19,7 +19,7 @@ from tuner.errors import HostError
 from tuner.hosts import gpus, processes, slots
 from tuner.hosts.executor import HostInfo, Slot
 from tuner.hosts.job import JOB_VARIABLE, pack
-from tuner.hosts.leftovers import Swept, clear_job
+from tuner.hosts.leftovers import Swept, clear_job, records
 from tuner.hosts.server import default_run_root, sweep
 
 _SUPERVISORS_S = 10.0
@@ -33,11 +33,13 @@ _TICK_S = 0.05
 class Settled:
     """A job's end: what could not be killed, how many notes it sent, its files if asked for.
 
-    `quarantined` is every GPU that the host no longer hands out, and why.
+    `unproven` says of each container that may still run why; `quarantined` is every GPU that the
+    host no longer hands out, and why.
     """
 
     survivors: int
     notes: int
+    unproven: tuple[str, ...] = ()
     quarantined: dict[str, str] = field(default_factory=dict)
     archive: bytes | None = None
 
@@ -73,7 +75,7 @@ class Agent:
         """
         # Not when the agent is made: what is raised there comes wrapped in words of Ray's.
         self._root = default_run_root()
-        _refuse_unproven(sweep(self._root))
+        _refuse_unproven(self._root, sweep(self._root))
         found = gpus.find_gpus() if self._use_gpus else ()
         self._info = _describe(found, self._declared)
         server_cores, self._client_cores = slots.split_cores(sorted(os.sched_getaffinity(0)))
@@ -149,17 +151,19 @@ class Agent:
         held = self._jobs.get(job)
         if kill and held and held.worker and not self._works_on(held):
             _kill_worker(*held.worker)
-        survivors = await asyncio.to_thread(end_servers, job)
+        remains = await asyncio.to_thread(end_servers, job)
         used = held.slot.gpus if held else ()
-        if survivors:
-            self._table.quarantine(dict.fromkeys(used, f"{survivors} processes survived SIGKILL"))
+        if remains.survivors:
+            survived = f"{remains.survivors} processes survived SIGKILL"
+            self._table.quarantine(dict.fromkeys(used, "; ".join(remains.unproven) or survived))
         elif held and held.slot.real_gpus:
             self._table.quarantine(await asyncio.to_thread(self._undrained, used))
         self._table.give_back(job)
         if held and self._jobs.pop(job, None):  # not if it was settled twice at once
             _release(held.locks)
         return Settled(
-            survivors=survivors,
+            survivors=remains.survivors,
+            unproven=remains.unproven,
             notes=held.notes if held else 0,
             quarantined=dict(self._table.quarantined),
             archive=await asyncio.to_thread(pack, self._root / "jobs" / job) if collect else None,
@@ -292,19 +296,33 @@ def _kill_worker(pid: int, started: int) -> None:
         processes.send(process, signal.SIGKILL)
 
 
-def _refuse_unproven(swept: tuple[Swept, ...]) -> None:
+def _refuse_unproven(root: Path, swept: tuple[Swept, ...]) -> None:
     for server in swept:
         if server.unproven:
             raise HostError(
                 f"a container of an earlier run (server {server.tag}) may still run: "
                 f"{server.unproven}",
-                hint="its runtime must answer before it can be removed: start its daemon",
+                hint="its runtime must answer before it can be removed: start its daemon; or, if "
+                f"you know that it is gone, delete {records(root) / server.tag}.json",
             )
 
 
-def end_servers(job: str) -> int:
-    """Tell all that the job started to end, kill what is left; returns the survivors."""
-    return _end_processes(job) + clear_job(job)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remains:
+    """What is left of a job's servers: survivors, and why containers among them may live."""
+
+    survivors: int
+    unproven: tuple[str, ...] = ()
+
+
+def end_servers(job: str) -> Remains:
+    """Tell all that the job started to end, kill what is left."""
+    survivors = _end_processes(job)
+    cleared = clear_job(job)
+    return Remains(
+        survivors=survivors + sum(each.survivors for each in cleared),
+        unproven=tuple(f"server {each.tag}: {each.unproven}" for each in cleared if each.unproven),
+    )
 
 
 def _end_processes(job: str) -> int:

@@ -75,6 +75,7 @@ class Cluster:
         self._jobs: dict[int, _Job] = {}
         self._count = 0
         self._survivors = 0
+        self._unproven: list[str] = []
         self._ended_with_ray: list[Event] = []
         self._roster = Roster(gpus, use_gpus=use_gpus)
         self._work: Any = ray.remote(num_cpus=0, max_retries=0)(_work)
@@ -168,6 +169,12 @@ class Cluster:
         finally:
             self._roster.close()
             self._session.stop()
+        if self._unproven:
+            raise HostError(
+                f"containers may still run: {'; '.join(self._unproven)}",
+                hint="their runtime must answer before they can be removed: start its daemon; the "
+                "next run, or `tuner doctor`, then removes them",
+            )
         if self._survivors or self._jobs:
             raise HostError(
                 f"{self._survivors} processes of servers could not be killed, "
@@ -263,6 +270,7 @@ class Cluster:
         job.settled = settled
         job.host.quarantined = settled.quarantined
         self._survivors += settled.survivors
+        self._unproven += settled.unproven
         if settled.archive:
             try:
                 unpack(settled.archive, job.folder)
@@ -306,7 +314,9 @@ class Cluster:
         """Ray died on this machine: end what ran under it. What had ended keeps its result."""
         lost = list(self._jobs.values())
         self._session.stop()
-        self._survivors += sum(end_servers(job.mark) for job in lost)
+        for remains in [end_servers(job.mark) for job in lost]:
+            self._survivors += remains.survivors
+            self._unproven += remains.unproven
         self._jobs.clear()
         self._ended_with_ray += [
             job.outcome or JobLost(job=job.number, reason="Ray died on this machine")

@@ -13,6 +13,8 @@ from tuner.hosts.containers import REFUSED, Container, exit_code_of, tree_of
 from tuner.hosts.processes import Process
 
 _LOOK_AGAIN_S = 15.0
+_REMOVE_LIMIT_S = 15.0
+"""A daemon that is only started anew has answered by then."""
 
 
 class Keeper:
@@ -105,7 +107,7 @@ class Keeper:
 def remove(container: Container, inside: list[Process], limit_s: float) -> tuple[int, int, str]:
     """Remove a container whose client is dead, and all that ran in it: (killed, survivors, why it
     is not proven gone)."""
-    unproven = container.remove(limit_s)
+    unproven = container.remove(min(limit_s, _REMOVE_LIMIT_S))
 
     def left() -> list[Process]:
         return [process for process in inside if processes.alive(process.pid, process.started)]

@@ -62,10 +62,10 @@ def sweep(run_root: Path | None = None) -> tuple[Swept, ...]:
     return tuple(swept)
 
 
-def clear_job(job: str, run_root: Path | None = None) -> int:
-    """Remove the containers of a job whose processes are all dead; returns how many may live."""
-    return sum(
-        clear(record["tag"], path).survivors
+def clear_job(job: str, run_root: Path | None = None) -> tuple[Swept, ...]:
+    """Remove the containers of a job whose processes are all dead."""
+    return tuple(
+        clear(record["tag"], path)
         for path, record in _written(run_root)
         if record.get("job") == job and record.get("container")
     )
