@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from tests.spaces import space_of
 from tuner.definitions.models import SpaceDefinition, Value
 from tuner.definitions.space import Space
 from tuner.search.encoding import Encoding, Labels, Numbers
@@ -122,3 +123,22 @@ def test_random_points_reach_all_of_a_grid():
     assert {point["streams"] for point in points} == {8, 16, 32, 64, 100}
     assert {point["odd"] for point in points} == {"null", '"x"', "true", "1", '"1"'}
     assert sum(float(point["rate"]) < 0.03 for point in points) > 60
+
+
+def test_a_sampler_sees_nothing_of_a_dead_flag():
+    space = space_of(
+        parameters={
+            "steps": {"type": "choice", "choices": [None, 4, 8]},
+            "chunk": {"type": "choice", "choices": [1, 2], "default": 1},
+        }
+    )
+    space = space.ignoring({"steps"}, space.configuration({"steps": 4}))
+    encoded = Encoding(space)
+    assert set(encoded.axes) == {"chunk"}
+    for steps in (8, None):
+        launched = space.configuration({"steps": steps, "chunk": 2})
+        assert encoded.point(launched) == encoded.shown(launched) == {"chunk": "2"}
+    assert space.configuration(encoded.values({"chunk": "2"})).as_dict() == {
+        "steps": 4,
+        "chunk": 2,
+    }

@@ -1,5 +1,6 @@
 """How engines are found and launched from, and what is told before a launch: for every engine."""
 
+import os
 import sys
 from typing import Any
 
@@ -143,3 +144,41 @@ def test_exactly_one_way_to_launch_is_needed(real, tmp_path):
     for ways in several:
         with pytest.raises(EngineError, match=f"{len(ways)} ways to launch the engine were given"):
             launch(real, tmp_path, engine=real.launched_by(**ways))
+
+
+@pytest.mark.parametrize(
+    "begins",
+    [
+        "#!{python}\n",
+        "#! {python}\n",
+        "#!/bin/sh\n'''exec' {python} \"$0\" \"$@\"\n' '''\n",
+        "#!/bin/sh\n'''exec' \"{python}\" \"$0\" \"$@\"\n' '''\n",
+    ],
+    ids=["as it is", "with a space", "through a shell", "through a shell, quoted"],
+)
+def test_a_script_is_asked_by_the_interpreter_that_it_names(real, tmp_path, begins):
+    script = tmp_path / "serve-it"
+    script.write_text(begins.format(python=sys.executable) + "import no_such_module\n")
+    script.chmod(0o755)
+    site = fake_site(tmp_path / "site", real.name, "9.8.7")
+    own = real.launched_by(command=["env", "SOME=1", str(script), "serve"])
+    assert engines.version(real.spec(tmp_path, engine=own, env={"PYTHONPATH": site})) == "9.8.7"
+
+
+def test_a_script_by_env_is_asked_by_the_python_of_the_path(real, tmp_path, monkeypatch):
+    script = tmp_path / "serve-it"
+    script.write_text("#!/usr/bin/env python3\n")
+    script.chmod(0o755)
+    site = fake_site(tmp_path / "site", real.name, "9.8.7")
+    own = real.launched_by(command=["serve-it", "serve"])
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert engines.version(real.spec(tmp_path, engine=own, env={"PYTHONPATH": site})) == "9.8.7"
+
+
+def test_a_program_that_is_no_script_of_python_cannot_be_asked(real, tmp_path):
+    for begins in (b"", b"\x7fELF", b"#!/bin/sh\nexec python3\n"):
+        program = tmp_path / "program"
+        program.write_bytes(begins)
+        program.chmod(0o755)
+        own = real.launched_by(command=[str(program)])
+        assert engines.version(real.spec(tmp_path, engine=own)) is None

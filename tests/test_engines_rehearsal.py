@@ -73,10 +73,24 @@ def test_nothing_stands_in_the_way_of_a_rehearsal_on_any_machine(tmp_path):
     assert engines.preflight(spec(tmp_path)) == []
 
 
-def test_a_flag_that_sglang_does_not_have_stands_in_the_way(tmp_path):
-    faults = engines.preflight(spec(tmp_path, flags={"tp-size": 2, "chunked-prefil-size": 8}))
-    assert len(faults) == 1
-    assert "'--chunked-prefil-size' (did you mean 'chunked-prefill-size'?)" in faults[0]
+def test_its_command_line_is_sglangs_and_its_dead_flags_are_the_surfaces(tmp_path):
+    made = spec(tmp_path)
+    surface = tmp_path / "surface.yaml"
+    content = json.loads(surface.read_text())
+    surface.write_text(json.dumps({**content, "dead": ["num-continuous-decode-steps"]}))
+    found = engines.catalogue(made)
+    assert found is not None
+    assert (found.title, found.how) == ("rehearsal of SGLang 0.5.9", "built in")
+    assert found.dead == {"num-continuous-decode-steps": "surface.yaml"}
+    kinds = {name: flag.kind for name, flag in found.by_name.items()}
+    assert kinds["enable-mscclpp"] == "presence"
+    assert kinds["tensor-parallel-size"] == kinds["tp-size"] == "value"
+    assert kinds["cuda-graph-bs"] == "list"
+    backend = found.find("moe-a2a-backend")
+    assert backend is not None
+    assert backend.choices is not None
+    assert "deepep" in backend.choices
+    assert found.find("chunked-prefil-size") is None
 
 
 def test_a_surface_that_became_faulty_stands_in_the_way(tmp_path):

@@ -300,3 +300,34 @@ def test_no_verdict_rests_on_a_server_that_stood_for_others():
         update={"replicas": Replicas(launched=1, of=2)}
     )
     assert row(played, stated).verdict == "not run"
+
+
+def test_a_hypothesis_of_dead_flags_alone_is_answered_without_a_launch():
+    played = night()
+    stated = hypothesis("steps", attacks="scheduling")
+    (found,) = ledger(
+        played.records, [stated], OBJECTIVE, BASELINE, {"steps": "--steps: read by nothing"}
+    )
+    assert found.verdict == "no effect"
+    assert found.words == "no effect: --steps: read by nothing"
+    assert found.cause == "--steps: read by nothing"
+    assert (found.effect, found.trials) == (None, ())
+
+
+def test_a_launch_of_it_is_judged_as_any_other():
+    played = night()
+    played.launch("hypothesis", "k", 0.15, hypothesis="steps")
+    (found,) = ledger(
+        played.records, [hypothesis("steps")], OBJECTIVE, BASELINE, {"steps": "read by nothing"}
+    )
+    assert found.verdict == "helps"
+
+
+def test_what_changed_nothing_locates_no_bottleneck():
+    played = night(seed=3)
+    played.launch("hypothesis", "k1", hypothesis="intervals")
+    stated = [hypothesis(name, attacks="scheduling") for name in ("steps", "intervals")]
+    dead = {"steps": "read by nothing"}
+    rows = ledger(played.records, stated, OBJECTIVE, BASELINE, dead)
+    assert [row.verdict for row in rows] == ["no effect", "no effect"]
+    assert null_results(rows) == []

@@ -99,3 +99,12 @@ def test_the_baselines_output_is_added_up(loaded):
     one = OutputQuality(requests=5, repeated=1)
     records = [launch(loaded, n, kind="baseline", quality=one) for n in range(2)]
     assert made(loaded, records).baseline_quality == OutputQuality(requests=10, repeated=2)
+
+
+def test_dead_flags_go_with_the_order_and_are_never_to_blame(loaded):
+    known = loaded.knowing({"chunk": "read by nothing"})
+    built = made(known, [launch(known, 3, {"chunk": 1})], {"chunk": 2})
+    assert built.dead == ["chunk"]
+    assert built.launch.flags["chunk"] == built.nearest["chunk"] == 2
+    assert made(loaded, [launch(loaded, 3, {"chunk": 1})], {"chunk": 2}).nearest["chunk"] == 1
+    assert made(loaded).dead == []

@@ -49,10 +49,10 @@ def calibrated(*more, hypotheses_done=True):
     return [*records, *(r.model_copy(update={"number": 10 + n}) for n, r in enumerate(more))]
 
 
-def choose(records=(), *, left=30, pending=(), exhausted=False, session_start=0):
+def choose(records=(), *, left=30, pending=(), exhausted=False, session_start=0, space=SPACE):
     return next_job(
         Situation(
-            space=SPACE,
+            space=space,
             objective=OBJECTIVE,
             baseline=BASELINE,
             records=list(records),
@@ -185,3 +185,25 @@ def test_an_empty_budget_waits_for_what_is_in_flight_and_then_stops():
     pending = [Job(phase="search", kind="search", configuration=FAST)]
     assert isinstance(choose(calibrated(), left=0, pending=pending), Wait)
     assert choose(calibrated(), left=0) == Stop("the budget is used up")
+
+
+def test_a_hypothesis_of_dead_flags_alone_is_never_launched():
+    def launched(space):
+        records = calibrated(hypotheses_done=False)
+        found: list[str | None] = []
+        while True:
+            job = choose(records, space=space)
+            if not isinstance(job, Job) or job.kind != "hypothesis":
+                return found
+            found.append(job.hypothesis)
+            assert job.configuration is not None
+            records.append(
+                launch(len(records), job.configuration, "hypothesis", hypothesis=job.hypothesis)
+            )
+
+    stated = [h.id for h in SPACE.hypotheses]
+    idle = [h.id for h in SPACE.hypotheses if h.change.keys() == {"graphs"}]
+    assert idle
+    assert sorted(launched(SPACE)) == sorted(stated)
+    known = SPACE.ignoring({"graphs"}, BASELINE)
+    assert sorted(launched(known)) == sorted(set(stated) - set(idle))

@@ -327,3 +327,66 @@ def test_a_configuration_survives_json():
     space = space_of(parameters={**EXPERTS, "ratio": ratio})
     here = space.configuration({"ep-size": 8})
     assert space.configuration(json.loads(json.dumps(here.as_dict()))) == here
+
+
+STEPS = {
+    "steps": {"type": "int", "low": 1, "high": 8, "default": 1},
+    "chunk": {"type": "choice", "choices": [1, 2], "default": 1},
+    "graphs": {"type": "bool", "when": {"steps": {"gt": 4}}},
+}
+HYPOTHESES = [
+    {"id": name, "change": change, "claim": "c", "gain_percent": [0, 1]}
+    for name, change in {"idle": {"steps": 8}, "busy": {"steps": 8, "chunk": 2}}.items()
+]
+
+
+def without_steps(values=None):
+    space = space_of(parameters=STEPS, hypotheses=HYPOTHESES)
+    return space.ignoring({"steps"}, space.configuration(values or {}))
+
+
+def test_what_differs_only_in_a_dead_flag_is_one_configuration_with_its_own_values():
+    space = without_steps()
+    one, other = space.configuration({"steps": 1}), space.configuration({"steps": 3})
+    assert one == other
+    assert (
+        one.key == other.key == space_of(parameters={"chunk": STEPS["chunk"]}).configuration({}).key
+    )
+    assert other.as_dict()["steps"] == 3
+    assert space.settings(other).flags["steps"] == 3
+    assert one != space.configuration({"chunk": 2})
+
+
+def test_the_search_leaves_a_dead_flag_where_the_baseline_has_it():
+    space = without_steps({"steps": 3})
+    assert space.dead == {"steps": 3}
+    assert space.values_of("steps") == [3]
+    listed = list(space.configurations())
+    assert [c.as_dict() for c in listed] == [{"steps": 3, "chunk": 1}, {"steps": 3, "chunk": 2}]
+    assert space.size() == 2
+    assert space.configuration({"chunk": 2}).as_dict()["steps"] == 3
+    assert [c.as_dict() for c in space.neighbours(listed[0])] == [{"steps": 3, "chunk": 2}]
+
+
+def test_what_hangs_on_a_dead_flag_still_does():
+    here = without_steps({"steps": 4})
+    assert [c.as_dict() for c in here.neighbours(here.configuration({}))] == [
+        {"steps": 4, "chunk": 2}
+    ]
+    assert without_steps({"steps": 8}).size() == 4
+    assert without_steps().configuration({"steps": 8}).as_dict()["graphs"] is False
+
+
+def test_a_hypothesis_is_idle_where_it_changes_nothing_but_dead_flags():
+    space = without_steps()
+    assert [h.id for h in space.hypotheses if space.is_idle(h)] == ["idle"]
+    plain = space_of(parameters=STEPS, hypotheses=HYPOTHESES)
+    assert not any(plain.is_idle(h) for h in plain.hypotheses)
+
+
+def test_the_space_itself_stays_as_it_was():
+    plain = space_of(parameters=STEPS)
+    assert plain.size() == 24
+    assert plain.ignoring({"steps"}, plain.configuration({})).size() == 2
+    assert plain.dead == {}
+    assert plain.size() == 24

@@ -274,3 +274,13 @@ def test_the_effective_key_tells_arguments_variables_and_builds_apart(tmp_path):
     assert one != key({"a": 1, "b": 3})
     assert one != key({"a": 1, "b": 2}, env={"X": "1"})
     assert one != key({"a": 1, "b": 2}, build="patched")
+
+
+def test_a_dead_argument_is_in_no_effective_key(tmp_path):
+    spec = LaunchSpec(
+        engine=EngineDefinition(name="rehearsal", surface="s"), model="m", folder=tmp_path
+    )
+    one, other = {"a": 1, "steps": 1}, {"a": 1, "steps": 8}
+    assert effective_key(one, spec) != effective_key(other, spec)
+    assert effective_key(one, spec, ["steps"]) == effective_key(other, spec, ["steps"])
+    assert effective_key(one, spec, ["steps"]) != effective_key({"a": 2}, spec, ["steps"])
