@@ -11,9 +11,9 @@ from tests.test_cli import typed
 from tests.test_flags_probe import engine, fresh
 from tuner import engines
 from tuner.definitions.validation import LoadedStudy, load_study
-from tuner.errors import DefinitionError, EngineError
+from tuner.errors import DefinitionError, EngineError, RecordsError
 from tuner.flags import probe
-from tuner.night.command_line import command_line
+from tuner.night.command_line import CommandLine, command_line
 from tuner.night.environment import DEAD, remember_or_refuse
 from tuner.night.launches import launch_spec
 from tuner.night.opening import open_for_launches, open_study
@@ -230,6 +230,9 @@ def test_what_one_build_reads_is_dead_in_none(study, engine, tmp_path):
     study(builds, f"{{fast: true}}\n{env}", space)
     line = command_line(load_study(path))
     assert line.catalogues[0].is_dead("steps")
+    as_recorded = line.catalogues[0].model_copy(update={"how": "recorded"})
+    assert CommandLine(catalogues=(line.catalogues[0], as_recorded), unasked=()).dead == {}
+    assert "steps" in CommandLine(catalogues=(as_recorded, as_recorded), unasked=()).dead
     assert line.dead == {}
     assert line.unasked[0].startswith("flags: the build 'absent' of sglang cannot be asked here")
 
@@ -288,6 +291,15 @@ def test_records_from_before_dead_flags_were_known_keep_their_keys(rehearsed):
     (rehearsed / "environment.json").write_text(json.dumps({"schema_number": 1, "identity": BEGUN}))
     assert opened(rehearsed).dead == {}
     assert opened(rehearsed).baseline.key == plain.baseline.key
+
+
+@pytest.mark.parametrize("dead", [["attention-backend"], {"attention-backend": 1}, "x"])
+def test_what_is_no_word_on_dead_flags_is_damage(rehearsed, dead):
+    (rehearsed / "environment.json").write_text(
+        json.dumps({"schema_number": 1, "identity": {**BEGUN, DEAD: dead}})
+    )
+    with pytest.raises(RecordsError, match=r"damaged: expected a sentence for each of 'dead"):
+        open_study(rehearsed)
 
 
 def test_a_run_remembers_them_and_may_go_on_with_them(rehearsed):

@@ -29,6 +29,7 @@ class ServerArgs:
     def add_cli_args(parser):
         parser.add_argument("--tensor-parallel-size", "--tp-size", default=ServerArgs.tp_size)
         parser.add_argument("--steps", type=int, default=ServerArgs.steps)
+        parser.add_argument("--expert-size", "--ep", "--ep-size", dest="ep_size")
         parser.add_argument("--runner", type=str, choices=RUNNERS, default="auto")
         parser.add_argument("--both", choices=["none"] + RUNNERS)
         parser.add_argument("--computed", choices=["auto"] + list(argparse.__all__))
@@ -62,6 +63,7 @@ def elsewhere(parser):
 OLD_FLAGS: dict[str, dict[str, Any]] = {
     "tensor-parallel-size": {"aliases": ["tp-size"], "dest": "tensor_parallel_size", "default": 1},
     "steps": {"default": 4},
+    "ep-size": {"aliases": ["expert-size", "ep"]},
     "runner": {"choices": ["auto", "triton", "late"], "default": "auto"},
     "both": {"choices": ["none", "auto", "triton", "late"]},
     "fast": {"kind": "presence", "default": False},

@@ -47,7 +47,13 @@ def test_expert_parallelism_regresses_at_low_concurrency_and_dies_at_256(ledger,
     assert set(dead["blame"]) & {"ep-size", "moe-a2a-backend"}
 
 
-@pytest.mark.parametrize("hypothesis", ["mscclpp", "single-batch-overlap", "one-decode-step"])
+def test_a_hypothesis_of_a_dead_flag_is_answered_without_a_launch(ledger):
+    row = ledger["one-decode-step"]
+    assert (row["verdict"], row["trials"]) == ("no effect", [])
+    assert "--num-continuous-decode-steps: declared, read by nothing in" in row["words"]
+
+
+@pytest.mark.parametrize("hypothesis", ["mscclpp", "single-batch-overlap"])
 def test_what_has_no_effect_is_never_said_to_help(ledger, hypothesis):
     row = ledger[hypothesis]
     assert row["verdict"] in ("no effect", "inconclusive")

@@ -23,9 +23,13 @@ class CommandLine:
 
     @property
     def dead(self) -> dict[str, str]:
-        """Flags that are read by nothing, whatever the build, with a sentence each; where a build
-        could not be asked, nothing is proven."""
-        return {} if self.unasked else dead_flags(self.catalogues)
+        """Flags that are read by nothing, whatever the build, with a sentence each.
+
+        Nothing is proven where a build could not be asked, or only some could: the others may be
+        patched.
+        """
+        recorded = {catalogue.how == "recorded" for catalogue in self.catalogues}
+        return {} if self.unasked or len(recorded) > 1 else dead_flags(self.catalogues)
 
     def unverified(self) -> list[str]:
         """What of the flags could not be verified here, one sentence each."""
