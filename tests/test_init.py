@@ -121,6 +121,22 @@ def test_a_version_that_a_space_needs_is_asked_for(tree, typed):
     assert study.definition.baseline["block-size"] == 16
 
 
+def test_what_a_variable_holds_here_is_never_written(tree, typed, monkeypatch):
+    monkeypatch.setenv("SOME_SETTING", "a-secret")
+    monkeypatch.setenv("HOME", "/home/me")
+    (tree / "compose.yaml").write_text(
+        "services: {a: {image: 'vllm/vllm-openai:v0.11.0', command: '--model m -q ${SOME_SETTING}'}}"
+    )
+    assert typed("a", "--from", "vllm serve ~/m --note $SOME_SETTING --dir $HOME/x")[0] == 0
+    assert typed("b", "--from", "compose.yaml")[0] == 0
+    a, b = ((tree / "studies" / name / "study.yaml").read_text() for name in "ab")
+    assert "a-secret" not in a + b
+    assert 'note: "${SOME_SETTING}"' in a
+    assert 'quantization: "${SOME_SETTING}"' in b
+    assert "model: /home/me/m" in a
+    assert "dir: /home/me/x" in a
+
+
 def test_paths_are_those_of_the_folder_where_the_command_runs(tree, typed):
     (tree / "models" / "m").mkdir(parents=True)
     (tree / "templates").mkdir()

@@ -25,7 +25,9 @@ def find(text: str, stdin: TextIO, variables: Mapping[str, str], service: str | 
     """
     kept, name = _taken(text, stdin)
     folder = Path.cwd() if name in {"", "-"} else Path(name).absolute().parent
-    known = {**variables, "PWD": str(folder)}
+    # Any other variable stays a reference: what it holds here may be a secret.
+    known = {name: variables[name] for name in ("HOME",) if name in variables}
+    known["PWD"] = str(folder)
     context = Context(folder=folder, variables=known)
     if name.endswith(_YAML_NAMES) or (name and _MANIFEST.search(kept)):
         return _manifest(kept, name, context, service)
