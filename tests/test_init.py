@@ -47,7 +47,8 @@ def test_a_command_becomes_a_study_that_check_accepts(tree, typed):
         "studies/a/study.yaml: vllm, m, 2 GPUs",
         "  baseline: max-num-seqs",
         "  fixed:    tensor-parallel-size, HF_TOKEN",
-        "  space:    ../../search_spaces/vllm.yaml, objective ../../objectives/throughput-1-10-256-1024.yaml",
+        "  space:    ../../search_spaces/vllm.yaml,"
+        " objective ../../objectives/throughput-1-10-256-1024.yaml",
         "  set before a run: HF_TOKEN",
         "not in it:",
         "  - --port 1: the tuner gives every launch its own address",
@@ -125,7 +126,8 @@ def test_what_a_variable_holds_here_is_never_written(tree, typed, monkeypatch):
     monkeypatch.setenv("SOME_SETTING", "a-secret")
     monkeypatch.setenv("HOME", "/home/me")
     (tree / "compose.yaml").write_text(
-        "services: {a: {image: 'vllm/vllm-openai:v0.11.0', command: '--model m -q ${SOME_SETTING}'}}"
+        "services: {a: {image: 'vllm/vllm-openai:v0.11.0',"
+        " command: '--model m -q ${SOME_SETTING}'}}"
     )
     assert typed("a", "--from", "vllm serve ~/m --note $SOME_SETTING --dir $HOME/x")[0] == 0
     assert typed("b", "--from", "compose.yaml")[0] == 0
