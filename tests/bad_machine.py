@@ -8,28 +8,38 @@ import errno
 import itertools
 import os
 import resource
+import shlex
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pynvml
 import pytest
 
-from tests.evening import RATES, hosts, served
+from tests.evening import RATES, SMALL, hosts, served
+from tests.evening import remember as remembered
 from tests.samples import record
 from tuner.definitions.validation import load_study
 from tuner.errors import TunerError
+from tuner.hosts import gpus as gpu_room
+from tuner.hosts import slots
 from tuner.hosts.agent import Agent
 from tuner.hosts.executor import Event, Function, HostInfo, JobDone, JobLost, JobNote
 from tuner.hosts.job import JOB_VARIABLE
+from tuner.night import budget, study
+from tuner.night.trial import TrialOrder
 from tuner.records import Records, TrialRecord
 
 NOBODY = 65534
@@ -42,10 +52,15 @@ class Machine:
     folder: Path
     patch: pytest.MonkeyPatch
     stack: ExitStack = field(default_factory=ExitStack)
+    last: list[Callable[[], object]] = field(default_factory=list)
+    """What is done once the folder was looked at."""
+    launched: int = 0
+    reserved: Callable[[int], None] = lambda port: None
+    """Is told the port of each launch before it starts."""
 
     def prepare(self, what: str) -> None:
         """Do what a line of `prepare` says: a name, and words after it."""
-        name, *words = what.split()
+        name, *words = shlex.split(what)
         PREPARATIONS[name](self, *words)
 
     def path(self, name: str) -> Path:
@@ -77,6 +92,22 @@ def file(machine: Machine, name: str) -> None:
 
 
 @preparation
+def remove(machine: Machine, name: str) -> None:
+    machine.path(name).unlink()
+
+
+@preparation
+def executable(machine: Machine, name: str) -> None:
+    machine.path(name).chmod(0o755)
+
+
+@preparation
+def python(machine: Machine, name: str) -> None:
+    """This interpreter, in place of the word PYTHON in a file."""
+    machine.path(name).write_text(machine.path(name).read_text().replace("PYTHON", sys.executable))
+
+
+@preparation
 def pipe(machine: Machine, name: str) -> None:
     """A pipe that nobody writes to, which to read would never end."""
     machine.path(name).unlink(missing_ok=True)
@@ -95,11 +126,11 @@ def mode(machine: Machine, octal: str, *names: str) -> None:
     for path in (machine.folder, *machine.folder.rglob("*")):
         if not path.is_symlink() and os.geteuid() == 0:
             os.chown(path, NOBODY, NOBODY)
+    machine.last += [partial(machine.path(name).chmod, int(octal, 8)) for name in names]
     for name in names:
-        machine.path(name).chmod(int(octal, 8))
-    machine.stack.callback(lambda: [machine.path(name).chmod(0o755) for name in names])
+        machine.stack.callback(machine.path(name).chmod, 0o755)
     if os.geteuid() == 0:
-        os.seteuid(NOBODY)
+        machine.last.append(partial(os.seteuid, NOBODY))
         machine.stack.callback(os.seteuid, 0)
 
 
@@ -113,6 +144,7 @@ def long_name(machine: Machine, name: str) -> None:
 @preparation
 def large_files_fail(machine: Machine, bytes_: str) -> None:
     """No file can grow beyond so many bytes, as on a disk that is full."""
+    machine.patch.setattr(sys, "dont_write_bytecode", True)  # Python leaves half of it
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(bytes_), limits[1]))
@@ -137,9 +169,14 @@ def full(machine: Machine, call: str, *names: str) -> None:
 @preparation
 def full_output(machine: Machine) -> None:
     """Standard output is a file on a full disk."""
-    output = Path("/dev/full").open("w")  # noqa: SIM115  (closed by nobody: that would fail too)
+    output = Path("/dev/full").open("w")  # noqa: SIM115  (closed below, which fails)
     machine.patch.setattr(sys, "stdout", output)
-    machine.stack.callback(lambda: machine.patch.setattr(sys, "stdout", sys.__stdout__))
+
+    def close() -> None:
+        with suppress(OSError):
+            output.close()
+
+    machine.stack.callback(close)
 
 
 # Records.
@@ -148,26 +185,33 @@ def full_output(machine: Machine) -> None:
 @preparation
 def records(machine: Machine, count: str = "3") -> None:
     """So many launches of the baseline, and what they were measured on."""
-    study = load_study(machine.folder)
-    remember(machine)
-    kept = Records(study.folder)
+    loaded = load_study(machine.folder)
+    remembered(machine.folder)
+    kept = Records(loaded.folder)
     for number in range(int(count)):
-        kept.append(baseline(study, number))
+        kept.append(baseline(loaded, number))
+
+
+@preparation
+def records_of_small_night(machine: Machine) -> None:
+    """The records of another study, with what they were measured on."""
+    other = shutil.copytree(SMALL, machine.folder.parent / "other")
+    records(Machine(other, machine.patch))
+    for name in ("trials.jsonl", "environment.json"):
+        shutil.copy(other / name, machine.folder)
 
 
 @preparation
 def remember(machine: Machine) -> None:
-    from tests.evening import remember as remembered
-
     remembered(machine.folder)
 
 
-def baseline(study: Any, number: int, **changes: Any) -> TrialRecord:
+def baseline(loaded: Any, number: int, **changes: Any) -> TrialRecord:
     phases = {"start": 2.0, "load": 7.0, "stop": 0.5}
     return record(
         number,
-        key=study.baseline.key,
-        values=study.baseline.as_dict(),
+        key=loaded.baseline.key,
+        values=loaded.baseline.as_dict(),
         rates=RATES,
         phase_s=phases,
         rehearsal=True,
@@ -214,11 +258,22 @@ def _bytes(text: str) -> bytes:
 
 
 @preparation
-def launches(machine: Machine, minutes: str = "1") -> None:
-    """In place of hosts, one on which every launch serves, and takes so many minutes."""
+def no_host(machine: Machine) -> None:
+    """In place of hosts, one that nobody may ask for: this is done for every case."""
 
-    def outcome(order: Any) -> TrialRecord:
-        return served(order).model_copy(update={"duration_s": 60.0 * float(minutes)})
+    def touched(*_: Any, **__: Any) -> None:
+        raise AssertionError("a host was touched")
+
+    _hosts(machine, touched)
+
+
+@preparation
+def launches(machine: Machine) -> None:
+    """In place of hosts, one on which every launch serves at once."""
+
+    def outcome(order: TrialOrder) -> TrialRecord:
+        machine.launched += 1
+        return served(order)
 
     machine.patch.setitem(sys.modules, "tuner.hosts.cluster", hosts(outcome))
 
@@ -226,24 +281,27 @@ def launches(machine: Machine, minutes: str = "1") -> None:
 @preparation
 def here(machine: Machine) -> None:
     """In place of Ray, this process: launches are real."""
-    machine.patch.setitem(
-        sys.modules, "tuner.hosts.cluster", SimpleNamespace(Cluster=_cluster(machine))
-    )
+    _hosts(machine, lambda gpus, _, *, use_gpus: HereCluster(gpus, machine, use_gpus=use_gpus))
 
 
-def _cluster(machine: Machine) -> Callable[..., "HereCluster"]:
-    return lambda gpus, address, *, use_gpus: HereCluster(
-        gpus, use_gpus=use_gpus, patch=machine.patch
-    )
+@preparation
+def real_cluster(machine: Machine) -> None:
+    """Ray itself."""
+    machine.patch.delitem(sys.modules, "tuner.hosts.cluster")
+
+
+def _hosts(machine: Machine, cluster: Callable[..., Any]) -> None:
+    stand_in = SimpleNamespace(Cluster=cluster)
+    machine.patch.setitem(sys.modules, "tuner.hosts.cluster", stand_in)
 
 
 class HereCluster:
     """An executor that runs each job where it is asked to, under a real agent."""
 
-    def __init__(self, gpus: int, *, use_gpus: bool, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, gpus: int, machine: Machine, *, use_gpus: bool) -> None:
         self._agent = Agent(declared=gpus, use_gpus=use_gpus)
         self._info, _ = asyncio.run(self._agent.describe(Path("/")))
-        self._patch = patch
+        self._machine = machine
         self._numbers = itertools.count()
         self._events: list[Event] = []
 
@@ -260,10 +318,11 @@ class HereCluster:
     def submit(self, function: Function, payload: Any, *, gpus: int, folder: Path) -> int:
         number = next(self._numbers)
         mark = f"bad-input-{os.getpid()}-{number}"
-        self._patch.setenv(JOB_VARIABLE, mark)
+        self._machine.patch.setenv(JOB_VARIABLE, mark)
         try:
             slot = asyncio.run(self._agent.reserve(mark, gpus))
             assert slot is not None
+            self._machine.reserved(slot.ports[0])
             result = function(payload, slot, folder, lambda note: self._say(number, note))
             self._events.append(JobDone(job=number, result=result))
         except TunerError as error:
@@ -301,35 +360,34 @@ def busy(machine: Machine) -> None:
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    machine.stack.callback(other.wait)
-    machine.stack.callback(other.kill)
     assert other.stdout is not None
-    machine.stack.callback(other.stdout.close)
+    assert other.stdin is not None
+    for end in (other.stdout.close, other.stdin.close, other.wait, other.kill):
+        machine.stack.callback(end)
     assert other.stdout.readline() == b"held\n"
 
 
 @preparation
 def serve(machine: Machine) -> None:
     """`./serve`, an engine that answers as answers.json says: nothing but raw bytes by path."""
-    script = Path(__file__).with_name("wrong_server.py").read_text()
-    machine.path("serve").write_text(f"#!{sys.executable} -IS\n{script}")
+    shutil.copy(Path(__file__).with_name("wrong_server.py"), machine.folder)
+    words = f'"{sys.executable}" -IS "{machine.folder}/wrong_server.py" "$@"'
+    machine.path("serve").write_text(f"#!/bin/sh\nexec {words}\n")
     machine.path("serve").chmod(0o755)
 
 
 @preparation
-def clock(machine: Machine, hours: str) -> None:
-    """The machine's clock is moved by so many hours each time that it is looked at."""
-    from tuner.night import budget
-
-    state = SimpleNamespace(at=datetime(2026, 1, 1, 22, 0))
+def clock(machine: Machine, shows: str, hours: str) -> None:
+    """The machine's clock shows this, and is moved by so many hours while the first launch runs."""
+    before = datetime.fromisoformat(shows)
+    after = before + timedelta(hours=float(hours))
 
     def now() -> datetime:
-        state.at += timedelta(hours=float(hours))
-        return state.at
+        return after if machine.launched else before
 
-    machine.patch.setattr(
-        budget, "datetime", SimpleNamespace(now=now, fromisoformat=datetime.fromisoformat)
-    )
+    stand_in = SimpleNamespace(now=now, fromisoformat=datetime.fromisoformat)
+    machine.patch.setattr(budget, "datetime", stand_in)
+    machine.patch.setattr(study, "datetime", stand_in)
 
 
 @preparation
@@ -337,18 +395,72 @@ def environment(machine: Machine, name: str, value: str) -> None:
     machine.patch.setenv(name, value.replace("HERE", str(machine.folder)))
 
 
+def listen(machine: Machine, port: int = 0) -> int:
+    """A server of somebody else's, on that port or any."""
+    listener = machine.stack.enter_context(socket.create_server(("127.0.0.1", port)))
+    return int(listener.getsockname()[1])
+
+
 @preparation
 def strangers(machine: Machine) -> None:
     """All ports that an agent could give away are taken, by this process."""
-    from tuner.hosts import agent
+    port = listen(machine)
+    block = tuple(range(port - 15, port + 1))
+    machine.patch.setattr(slots, "port_blocks", lambda *_: iter([block]))
 
-    taken = machine.stack.enter_context(socket.socket())
-    taken.bind(("", 0))
-    taken.listen()
-    port = taken.getsockname()[1]
-    machine.patch.setattr(
-        agent.slots, "port_blocks", lambda *_: iter([tuple(range(port - 15, port + 1))])
-    )
+
+@preparation
+def stranger(machine: Machine, when: str) -> None:
+    """Somebody else takes the server's port, before it starts or as soon as it runs."""
+
+    def later(port: int) -> None:
+        while not machine.path("waiting").exists():
+            time.sleep(0.02)
+        listen(machine, port)
+
+    def take(port: int) -> None:
+        if when == "before":
+            listen(machine, port)
+        else:
+            threading.Thread(target=later, args=(port,), daemon=True).start()
+
+    machine.reserved = take
+
+
+@preparation
+def web(machine: Machine, name: str) -> None:
+    """A web server, at a port that stands in place of the word PORT in a file."""
+    listener = machine.stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    port = listener.getsockname()[1]
+
+    def answer() -> None:
+        wire, _ = listener.accept()
+        with wire:
+            wire.recv(64)
+            wire.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    threading.Thread(target=answer, daemon=True).start()
+    machine.path(name).write_text(machine.path(name).read_text().replace("PORT", str(port)))
+
+
+@preparation
+def gpus(machine: Machine, state: str) -> None:
+    """A machine with so many GPUs, or with a driver that has lost one."""
+
+    def found() -> tuple[Any, ...]:
+        if state == "lost":
+            with gpu_room._translated():
+                raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+        count = int(state) if state.isdecimal() else 1
+        return tuple(
+            gpu_room.FoundGpu(uuid=f"GPU-{at}", model="a GPU", numa=None) for at in range(count)
+        )
+
+    def used(uuids: tuple[str, ...]) -> tuple[dict[str, float], dict[str, str]]:
+        return {}, dict.fromkeys(uuids, "the driver is gone")
+
+    machine.patch.setattr(gpu_room, "find_gpus", found)
+    machine.patch.setattr(gpu_room, "used_memory_gb", used)
 
 
 @preparation

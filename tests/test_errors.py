@@ -1,11 +1,13 @@
 """Errors: one tree, a message and what to do, and they survive a process boundary."""
 
+import errno
+import os
 import pickle
 
 import pytest
 
 from tuner import errors
-from tuner.errors import DefinitionError, HostError, HttpStatusError, Problem, TunerError
+from tuner.errors import DefinitionError, HostError, HttpStatusError, Problem, TunerError, remedy
 
 KINDS = [
     kind
@@ -64,3 +66,17 @@ def test_the_tree_in_the_docstring_is_the_tree():
             assert depth == len(parent.__mro__) - len(TunerError.__mro__) + 1, name
             drawn.append(name)
     assert sorted(drawn) == sorted(kind.__name__ for kind in KINDS)
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.ENOSPC, "Make room"),
+        (errno.EDQUOT, "Make room"),
+        (errno.EISDIR, "Move away what is in its place"),
+        (errno.EACCES, "Give write access"),
+        (errno.EROFS, "Give write access"),
+    ],
+)
+def test_what_to_do_about_a_file_that_cannot_be_written(number, said):
+    assert remedy(OSError(number, os.strerror(number))) == said

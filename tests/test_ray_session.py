@@ -19,7 +19,10 @@ def test_whatever_ray_says_when_it_does_not_start_is_a_host_error(
 
 
 def test_an_error_that_is_not_rays_is_not_taken_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ray.init", lambda **_: {}["bug"])
+    def fail(**_: object) -> None:
+        raise KeyError("bug")
+
+    monkeypatch.setattr("ray.init", fail)
     with pytest.raises(KeyError):
         ray_session.start(None)
 

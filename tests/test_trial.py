@@ -12,6 +12,7 @@ import pytest
 from tests.rehearsed import free_port
 from tuner.definitions.models import EngineDefinition, Objective
 from tuner.engines.base import LaunchSpec
+from tuner.errors import HostError
 from tuner.hosts import processes
 from tuner.hosts.executor import Slot
 from tuner.measuring.quality import OutputQuality
@@ -284,3 +285,10 @@ def test_a_dead_argument_is_in_no_effective_key(tmp_path):
     assert effective_key(one, spec) != effective_key(other, spec)
     assert effective_key(one, spec, ["steps"]) == effective_key(other, spec, ["steps"])
     assert effective_key(one, spec, ["steps"]) != effective_key({"a": 2}, spec, ["steps"])
+
+
+def test_a_launch_that_fails_on_a_full_disk_is_the_hosts_failure(trial, monkeypatch):
+    monkeypatch.setattr("tuner.night.trial._ROOM_BYTES", 1 << 60)
+    died = {"when": {"max-running-requests": 8}, "at": "weights", "log": "bye", "exit": "sigquit"}
+    with pytest.raises(HostError, match="its disk is full, and the launch failed"):
+        trial.run({"crashes": [died]}, flags={"max-running-requests": 8})

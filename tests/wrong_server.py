@@ -6,6 +6,10 @@ ours: it stands where an engine would.
 * `{"status": 200, "type": "application/json", "body": "..."}`, each with that default
 * `{"raw": "..."}`, bytes as latin-1
 * either with `"then": "hang"` (silence) or `"endless"` (the body again and again)
+* a list of these: one a request, the last for all further ones
+
+`"log"` are lines that it prints first. With `"waits"` it listens nowhere, and makes a file
+`waiting`.
 """
 
 import json
@@ -14,6 +18,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 
@@ -22,6 +27,9 @@ def main() -> None:
     answers = json.loads((HERE / "answers.json").read_text())
     for line in answers.get("log", ["starting"]):
         print(line, flush=True)
+    while answers.get("waits"):
+        (HERE / "waiting").touch()
+        time.sleep(0.05)
     port = int(sys.argv[sys.argv.index("--port") + 1])
     with socket.create_server(("127.0.0.1", port)) as listener:
         while True:
@@ -29,11 +37,11 @@ def main() -> None:
             threading.Thread(target=_serve, args=(wire, answers), daemon=True).start()
 
 
-def _serve(wire: socket.socket, answers: dict) -> None:
+def _serve(wire: socket.socket, answers: dict[str, Any]) -> None:
     with wire:
         try:
             while path := _asked(wire):
-                answer = answers.get(path) or answers["*"]
+                answer = _next(answers.get(path, answers["*"]))
                 wire.sendall(_bytes(answer, keep="then" not in answer))
                 if answer.get("then") == "hang":
                     time.sleep(60)
@@ -43,6 +51,12 @@ def _serve(wire: socket.socket, answers: dict) -> None:
                     return
         except OSError:
             return
+
+
+def _next(answer: Any) -> Any:
+    if isinstance(answer, list):
+        return answer.pop(0) if len(answer) > 1 else answer[0]
+    return answer
 
 
 def _asked(wire: socket.socket) -> str:
@@ -62,10 +76,10 @@ def _asked(wire: socket.socket) -> str:
     return head.split()[1].decode()
 
 
-def _bytes(answer: dict, *, keep: bool) -> bytes:
+def _bytes(answer: Any, *, keep: bool) -> bytes:
     if "raw" in answer:
-        return answer["raw"].encode("latin-1")
-    body = answer.get("body", "").encode()
+        return str(answer["raw"]).encode("latin-1")
+    body = str(answer.get("body", "")).encode()
     head = [f"HTTP/1.1 {answer.get('status', 200)} As Told"]
     head += [f"content-type: {answer.get('type', 'application/json')}"]
     head += [f"{name}: {value}" for name, value in answer.get("headers", {}).items()]

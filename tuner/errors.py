@@ -15,6 +15,7 @@
     * HttpProtocolError   it answered with something that is not the protocol
 """
 
+import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -42,6 +43,15 @@ def _rebuild(kind: type[TunerError], args: tuple[Any, ...], state: dict[str, Any
     error = kind.__new__(kind, *args)
     error.__dict__.update(state)
     return error
+
+
+def remedy(error: OSError) -> str:
+    """What to do about a file that cannot be written, as the start of a sentence."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return "Make room"
+    if error.errno in (errno.EISDIR, errno.EEXIST, errno.ENOTDIR):
+        return "Move away what is in its place"
+    return "Give write access"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, Field, ValidationError
 from tuner.definitions.models import Value
 from tuner.engines.base import EngineFacts
 from tuner.engines.overrides import Override
-from tuner.errors import RecordsError, StudyBusy, StudyError
+from tuner.errors import RecordsError, StudyBusy, StudyError, remedy
 from tuner.failures.classifier import Failure
 from tuner.frozen import Frozen
 from tuner.measuring.measurement import RungMeasurement
@@ -130,8 +130,7 @@ class Records:
         except OSError as error:
             raise StudyError(
                 f"{error.filename or self.path}: cannot be written: {error.strerror}",
-                hint="Nothing was started. A study keeps its records beside its file: make room "
-                "or give write access, or copy the folder to a place that you may write to.",
+                hint=f"Nothing was started. {_remedy(error)}",
             ) from error
 
     def append(self, record: TrialRecord) -> None:
@@ -147,8 +146,8 @@ class Records:
         except OSError as error:
             raise StudyError(
                 f"{self.path}: cannot write the record of trial {record.number}: {error.strerror}",
-                hint="All earlier records are whole. Make room or give write access, then run "
-                "again: the study continues.",
+                hint=f"All earlier records are whole. {remedy(error)}, then run again: the study "
+                "continues.",
             ) from error
         self._records.append(record)
         self._bytes += len(line)
@@ -298,8 +297,17 @@ def _parse(path: Path, number: int, line: bytes) -> TrialRecord:
         place = ".".join(str(part) for part in first["loc"])
         more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
         raise RecordsError(
-            f"{where}: damaged record: {place}: {first['msg']}{more}", hint=_RESTORE
+            f"{where}: damaged record: {place}: {first['msg'].removeprefix('Value error, ')}{more}",
+            hint=_RESTORE,
         ) from error
+
+
+def in_json(error: Exception) -> str:
+    """What is wrong with a JSON text and where, in few words."""
+    if isinstance(error, json.JSONDecodeError):
+        place = f"line {error.lineno}, " if error.lineno > 1 else ""
+        return f"{error.msg} at {place}column {error.colno}"
+    return str(error)
 
 
 def _json(where: str, line: bytes) -> dict[str, Any]:
@@ -309,7 +317,9 @@ def _json(where: str, line: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         found = f"found the byte 0x{line[error.start]:02x}, expected UTF-8 text"
     except (ValueError, RecursionError) as error:
-        found = f"expected JSON ({error})" if line.strip() else "expected JSON, found nothing"
+        found = (
+            f"expected JSON ({in_json(error)})" if line.strip() else "expected JSON, found nothing"
+        )
     else:
         if isinstance(data, dict):
             return data
@@ -361,8 +371,14 @@ def _cannot_lock(folder: Path, error: Exception) -> StudyError:
         )
     return StudyError(
         f"{error.filename or folder}: cannot be written: {error.strerror}",
-        hint="A study keeps its records beside its file: make room or give write access, or copy "
-        "the folder to a place that you may write to.",
+        hint=f"Nothing was started. {_remedy(error)}",
+    )
+
+
+def _remedy(error: OSError) -> str:
+    return (
+        f"{remedy(error)}, or copy the folder to a place that you may write to: a study keeps its "
+        "records beside its file."
     )
 
 

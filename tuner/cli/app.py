@@ -3,6 +3,7 @@
 Each verb loads what it needs when it is called: `tuner --help` is instant.
 """
 
+import errno
 import json
 import os
 import signal
@@ -16,7 +17,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 import tuner
-from tuner.errors import TunerError
+from tuner.errors import TunerError, remedy
 
 EXIT_NOTHING_FEASIBLE = 3
 EXIT_INVALID = 5
@@ -78,6 +79,7 @@ def main() -> NoReturn:
     sys.excepthook = _bug
     try:
         code = cli.main(prog_name="tuner", standalone_mode=False)
+        sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
@@ -88,7 +90,19 @@ def main() -> NoReturn:
     except TunerError as error:
         click.echo(f"tuner: {error}", err=True)
         sys.exit(error.exit_code)
+    except OSError as error:
+        _full(error)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _full(error: OSError) -> NoReturn:
+    """Where standard output goes there is no room: only it is written to without a name."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        raise error
+    what = error.filename or "the answer"
+    click.echo(f"tuner: {what} cannot be written: {error.strerror}\n  {remedy(error)}.", err=True)
+    sys.stdout = sys.stderr  # what was not written would be tried again at the end
+    sys.exit(1)
 
 
 def _bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> NoReturn:

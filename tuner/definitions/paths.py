@@ -10,6 +10,7 @@ from tuner.errors import DefinitionError, Problem
 STUDY_FILE = "study.yaml"
 
 NO_FILE = "no such file"
+NOT_THERE = "does not exist"
 
 
 def fault(path: Path, kind: str = "a YAML file") -> str:
@@ -30,9 +31,22 @@ def fault(path: Path, kind: str = "a YAML file") -> str:
 
 def _missing(path: Path) -> str:
     try:
-        return f"is a link to {path.readlink()}, which does not exist"
+        return f"found a link to {path.readlink()}, which does not exist"
     except OSError:
         return NO_FILE
+
+
+def absence(path: Path) -> str:
+    """Why nothing can be had at a path, file or folder; empty where something is there."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return NOT_THERE
+    except OSError as error:
+        return f"cannot be reached ({(error.strerror or str(error)).lower()})"
+    except ValueError:
+        return "is not a path that a file can have"
+    return ""
 
 
 def study_file(path: Path) -> Path:

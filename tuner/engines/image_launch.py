@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tuner.definitions.models import EngineDefinition, Launch
+from tuner.definitions.paths import absence
 from tuner.engines.base import LaunchSpec
 from tuner.engines.images import Image, option_mounts
 from tuner.engines.interpreter import in_folder, program_faults
@@ -91,7 +92,7 @@ def _mounts(paths: Iterable[str], options: Sequence[str]) -> tuple[str, ...]:
         if not path.startswith(("/", "${")) or unset_references([path]):
             continue
         place = Path(resolve(path))
-        if place.exists() and not any(place.is_relative_to(other) for other in filled):
+        if not absence(place) and not any(place.is_relative_to(other) for other in filled):
             found += [path, *map(str, _linked(place))]
     return tuple(dict.fromkeys(found))
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from tuner.definitions.models import EngineDefinition, Launch
+from tuner.definitions.paths import NOT_THERE, absence
 from tuner.engines.base import LaunchSpec
 from tuner.engines.images import Image, for_client
 from tuner.engines.spelling import resolve, unset_references
@@ -180,17 +181,21 @@ def _ask(
             check=False,
         )
         found, version = json.loads(answer.stdout.decode().splitlines()[-1])
-    except (OSError, subprocess.TimeoutExpired, ValueError, IndexError):
+        return Installed(found=bool(found), version=None if version is None else str(version))
+    except (OSError, subprocess.TimeoutExpired, ValueError, TypeError, IndexError):
         return None
-    return Installed(found=found, version=version)
 
 
 def program_faults(program: str) -> list[str]:
     """What keeps the first program of a launch from running here, as one sentence."""
+    if unset := unset_references([program]):
+        return [f"the launch needs the variable {unset[0]}, which is not set"]
+    program = resolve(program)
     if shutil.which(program):
         return []
-    if not Path(program).exists():
-        return [f"the engine's interpreter or command {program} does not exist"]
+    absent = absence(Path(program))
+    if absent:
+        return [f"the engine's interpreter or command {program} {absent}"]
     return [f"the engine's interpreter or command {program} is not an executable file"]
 
 
@@ -199,7 +204,8 @@ def model_faults(spec: LaunchSpec) -> list[str]:
     model = spec.model
     looks_like_path = model.startswith(("/", "./", "../", "~")) or model.count("/") > 1
     sibling = (spec.folder / model).parent
-    inside = "/" in model and sibling.is_dir() and sibling != spec.folder
-    if (looks_like_path or inside) and not Path(in_folder(spec.folder, model)).exists():
-        return [f"the model {model} does not exist, neither as it stands nor in {spec.folder}"]
-    return []
+    inside = "/" in model and not absence(sibling) and sibling != spec.folder
+    absent = absence(Path(in_folder(spec.folder, model))) if looks_like_path or inside else ""
+    if absent == NOT_THERE:
+        return [f"the model {model} {absent}, neither as it stands nor in {spec.folder}"]
+    return [f"the model {model} {absent}"] if absent else []

@@ -88,7 +88,10 @@ class Agent:
         real = self._info.gpus if self._info.real_gpus else ()
         self._idle_gb, unreadable = gpus.used_memory_gb(real)
         for name, why in unreadable.items():
-            raise HostError(f"{name} of {self._info.name}: {why}")
+            raise HostError(
+                f"{name} of {self._info.name}: {why}",
+                hint="nvidia-smi and the kernel's log on that host say more",
+            )
         return self._info, probe.exists()
 
     async def reserve(self, job: str, count: int) -> Slot | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tuner.errors import HostError, TunerError
+from tuner.errors import HostError, TunerError, remedy
 from tuner.hosts import processes, ray_session
 from tuner.hosts.agent import Settled, end_servers
 from tuner.hosts.executor import Event, Function, HostInfo, JobDone, JobLost, JobNote, Slot
@@ -190,7 +190,7 @@ class Cluster:
         except OSError as error:
             raise HostError(
                 f"{error.filename or folder}: cannot be made: {error.strerror}",
-                hint="Make room or give write access, then run again: the study continues.",
+                hint=f"{remedy(error)}, then run again: the study continues.",
             ) from error
         there = folder.resolve()
         if not host.local:

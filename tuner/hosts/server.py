@@ -220,7 +220,7 @@ class Server:
         if self._failure:
             self.stop()
             raise EngineError(
-                self._failure, hint="check the engine's interpreter or command in the study"
+                self._failure, hint="Check the engine's interpreter or command in the study."
             )
 
     def _watch(self) -> None:
@@ -356,7 +356,7 @@ def _start_supervisor(tag: str) -> subprocess.Popen[bytes]:
     package = str(Path(__file__).resolve().parents[2])
     inherited = {name: value for name, value in os.environ.items() if name.startswith("TUNER_")}
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", _BOOT, package, tag],
+        [sys.executable, "-I", "-S", "-B", "-c", _BOOT, package, tag],
         env={**inherited, TAG_VARIABLE: tag},
         cwd="/",
         stdin=subprocess.PIPE,

@@ -228,7 +228,7 @@ class Supervisor:
             time.sleep(processes.TICK_S)
 
     def _fail(self, error: OSError) -> None:
-        text = f"cannot start {self.spec['argv'][0]}: {error}"
+        text = f"cannot start {self.spec['argv'][0]}: {error.strerror}"
         self.exit_code = _CANNOT_EXECUTE
         self.why = text
         with suppress(OSError), Path(self.spec["log"]).open("ab") as log:

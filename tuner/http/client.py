@@ -71,8 +71,14 @@ def translated(method: str, url: str) -> Iterator[None]:
     try:
         yield
     except _FOREIGN as exc:
-        found = str(exc) or type(exc).__name__
+        found = (str(exc) or type(exc).__name__).removeprefix(f"{_origin(url)}: ")
         raise TRANSLATION[type(exc)](f"{method} {public_url(url)}: {found}") from exc
+
+
+def _origin(url: str) -> str:
+    """Where a connection says that it was; said before, it is left out."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}"
 
 
 def public_url(url: str) -> str:

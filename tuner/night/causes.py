@@ -43,9 +43,18 @@ def understood(
     )
 
 
-def refused(launch: LaunchSpec, cause: str, phase: Phase = "starting") -> Failure:
+def refused(
+    launch: LaunchSpec, cause: str, phase: Phase = "starting", advice: str | None = None
+) -> Failure:
     """The launch or all of its requests were refused, in words that need no log."""
-    return verdict("arg_validation", cause, engine=launch.engine.name, phase=phase, action="never")
+    return verdict(
+        "arg_validation",
+        cause,
+        engine=launch.engine.name,
+        phase=phase,
+        action="never",
+        advice=advice,
+    )
 
 
 def wrong(launch: LaunchSpec, nearest: Mapping[str, Value], fault: str) -> Failure:

@@ -14,11 +14,11 @@ from tuner.definitions.space import Space, shown
 from tuner.definitions.validation import LoadedStudy
 from tuner.engines.image_launch import image_ids
 from tuner.engines.spelling import shown_argv
-from tuner.errors import RecordsError, StudyChanged, StudyError
+from tuner.errors import RecordsError, SpaceError, StudyChanged, StudyError, remedy
 from tuner.flags.secrets import HIDDEN, hides
 from tuner.hosts.executor import HostInfo
 from tuner.night.launches import launch_spec
-from tuner.records import TrialRecord, read_regular, sync_folder
+from tuner.records import TrialRecord, in_json, read_regular, sync_folder
 
 FILE = "environment.json"
 DEAD = "dead flags"
@@ -206,11 +206,11 @@ def changed_since(study: LoadedStudy) -> str:
     return _said({**was, "hardware": {"gpus": was.get("hardware", {}).get("gpus")}}, now)
 
 
-def refuse_changed(study: LoadedStudy) -> None:
+def refuse_changed(study: LoadedStudy, records: Iterable[TrialRecord]) -> None:
     """Refuse to continue what is no longer the same, as far as that shows without a host.
 
     Raises StudyChanged, and RecordsError where what was remembered is damaged, missing beside
-    records, or of a newer version.
+    records, or of a newer version, or where records have values that the space does not admit.
     """
     if (study.folder / FILE).exists():
         changed = changed_since(study)
@@ -218,6 +218,16 @@ def refuse_changed(study: LoadedStudy) -> None:
             _refuse(study.folder, changed)
     else:
         _refuse_missing(study.folder / FILE)
+    for record in records:
+        try:
+            study.space.configuration(record.values)
+        except SpaceError as error:
+            raise RecordsError(
+                f"{study.folder / 'trials.jsonl'}: trial {record.number} has values that the space "
+                f"does not admit: {error.message}",
+                hint="Are these the records of another study? Restore its own, or begin a new one "
+                "in another folder.",
+            ) from error
 
 
 def _refuse_missing(path: Path) -> None:
@@ -261,7 +271,7 @@ def _remember(path: Path, now: Mapping[str, Any]) -> None:
     except OSError as error:
         raise StudyError(
             f"{path}: cannot be written: {error.strerror}",
-            hint="Nothing was started. Make room or give write access, then run again.",
+            hint=f"Nothing was started. {remedy(error)}, then run again.",
         ) from error
 
 
@@ -270,7 +280,9 @@ def _stored(path: Path) -> Mapping[str, Any]:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        found = f"expected JSON ({error})" if text.strip() else "expected JSON, found nothing"
+        found = (
+            f"expected JSON ({in_json(error)})" if text.strip() else "expected JSON, found nothing"
+        )
         raise _damaged(path, found) from error
     schema = content.get("schema_number") if isinstance(content, dict) else None
     if not isinstance(schema, int) or schema < 1:

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 import logging
+import shutil
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -18,7 +19,7 @@ from tuner import engines
 from tuner.definitions.models import Objective, Rung, Value
 from tuner.engines.base import Engine, EngineFacts, LaunchSpec
 from tuner.engines.overrides import Override
-from tuner.errors import EngineError, HostError, HttpError
+from tuner.errors import EngineError, HostError, HttpError, remedy
 from tuner.failures.classifier import Failure
 from tuner.frozen import Frozen
 from tuner.hosts.executor import Note, Slot
@@ -35,6 +36,10 @@ from tuner.records import Outcome, TrialKind, TrialRecord
 from tuner.verdicts.score import hopeless
 
 logger = logging.getLogger(__name__)
+
+_ASK_IT = "Ask a server that was launched by hand for a completion; its log may say more."
+_ROOM_BYTES = 1_000_000
+"""Less than this is a full disk: a log alone takes more."""
 
 
 class TrialOrder(Frozen):
@@ -125,11 +130,11 @@ def run_trial(order: TrialOrder, slot: Slot, folder: Path, note: Note) -> TrialR
         _launch(order, slot, folder, course, note)
     except EngineError as error:
         course.outcome = "failed"
-        course.failure = refused(order.launch, str(error))
+        course.failure = refused(order.launch, error.message, advice=error.hint or None)
     except OSError as error:
         raise HostError(
-            f"{folder}: cannot be written to: {error.strerror}",
-            hint="Make room or give write access, then run again.",
+            f"{error.filename or folder}: cannot be written: {error.strerror}",
+            hint=f"{remedy(error)}, then run again: the study continues.",
         ) from error
     return _record(order, slot, course)
 
@@ -149,8 +154,22 @@ def _launch(order: TrialOrder, slot: Slot, folder: Path, course: _Course, note: 
         stopping = time.perf_counter()
         stop(servers)
     course.phase_s["stop"] = time.perf_counter() - stopping
+    if course.outcome == "failed":
+        _refuse_full(folder)
     if course.outcome == "failed" and course.failure is None:
         course.failure = _understand(order, ended.log(), exit_code, course)
+
+
+def _refuse_full(folder: Path) -> None:
+    """A server that dies for want of room says so to nobody: its log has none either.
+
+    Raises HostError.
+    """
+    if shutil.disk_usage(folder).free < _ROOM_BYTES:
+        raise HostError(
+            f"{folder}: its disk is full, and the launch failed",
+            hint="Make room, then run again: the launch counts for nothing and is made anew.",
+        )
 
 
 async def _serve(
@@ -338,7 +357,7 @@ def _judge(order: TrialOrder, course: _Course, parts: Mapping[int, RungMeasureme
         error = parts[silent].first_error
         if error:
             words = f"every request failed: {error}"
-            course.failure = refused(order.launch, words, phase="serving")
+            course.failure = refused(order.launch, words, phase="serving", advice=_ASK_IT)
 
 
 def _understand(order: TrialOrder, log: str, exit_code: int | None, course: _Course) -> Failure:

@@ -101,7 +101,10 @@ class _Watched:
         try:
             while not asked.done() and time.monotonic() < deadline and not self.lost():
                 await asyncio.wait([asked], timeout=POLL_S)
-            self.heard = asked.result() if asked.done() else "a small request is not answered"
+            if not asked.done():
+                self.heard = self.heard or "a small request is not answered"
+                return False
+            self.heard = asked.result()
             return not self.heard
         finally:
             await _ended(asked)

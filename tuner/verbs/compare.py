@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tuner.definitions.models import Value
+from tuner.definitions.paths import absence
 from tuner.definitions.validation import LoadedStudy
 from tuner.errors import StudyChanged, TunerError
 from tuner.flags.secrets import HIDDEN, is_secret_flag, is_secret_variable
@@ -34,7 +35,7 @@ def compare(path: Path, a: str, b: str | None) -> Comparison:
     study = open_study(path)
     if b is not None:
         return _within(study, a, b)
-    if not Path(a).exists():
+    if absence(Path(a)):
         raise TunerError(
             f"'{a}' alone is nothing to compare with",
             hint="Name two trials or configurations of the study, or the folder of a second study.",

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tuner import engines
+from tuner.definitions.paths import absence
 from tuner.definitions.validation import LoadedStudy
 from tuner.engines.common import CommonEngine
 from tuner.engines.interpreter import in_folder
@@ -113,11 +114,12 @@ def model_checks(study: LoadedStudy) -> list[Check]:
     if results.rehearsal(study):
         return []
     path = Path(in_folder(study.folder, model)).expanduser()
-    if path.exists():
+    absent = absence(path)
+    if not absent:
         return [_readable(path)]
     if not _HUB_NAME.fullmatch(model):
         mend = f"correct model in {study.folder}/study.yaml"
-        return [Check(name="model", state="fail", found=f"{model} does not exist", mend=mend)]
+        return [Check(name="model", state="fail", found=f"{model} {absent}", mend=mend)]
     cached = _hub_cache() / f"models--{model.replace('/', '--')}" / "snapshots"
     if cached.is_dir():
         return [Check(name="model", state="ok", found=f"{model}, in {cached.parent.parent}")]

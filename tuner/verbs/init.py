@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 from typing import TextIO
 
+from tuner.definitions.paths import absence
 from tuner.errors import DefinitionError, TunerError
 from tuner.frozen import Frozen
 from tuner.night.opening import open_study
@@ -83,7 +84,7 @@ def folder_of(name: Path) -> Path:
 
 
 def _origin(launch: str, pasted: Pasted) -> str:
-    if "\n" not in launch and Path(launch).is_file():
+    if "\n" not in launch and not absence(Path(launch)):
         return f"{Path(launch).name}, {pasted.where}" if pasted.where else Path(launch).name
     return "standard input" if launch == "-" else "a launch command"
 

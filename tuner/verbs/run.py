@@ -34,7 +34,7 @@ def run(path: Path, progress: Progress) -> StudyView:
         missing = not_ready(study)
         if missing:
             raise EngineError("\n".join(missing), hint="Nothing was started.")
-        refuse_changed(study)
+        refuse_changed(study, records)
         records.prepare()
         return _run(study, records, progress)
 
