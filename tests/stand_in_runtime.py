@@ -6,8 +6,9 @@ runs are processes of a daemon of its own, in sessions of their own, no children
 Its images are names in `images.json`; what is inside one is this machine.
 
 It can misbehave, by files in its state: `hang` (words that never answer), `deaf` (stop, kill and
-rm are answered and do nothing). `crash()` ends the daemon as docker's ends with live-restore: its
-containers run on.
+rm are answered and do nothing); `unmarked` takes the tuner's marks from what it starts, as if its
+processes were another user's, who hides what is in them. `crash()` ends the daemon as docker's ends
+with live-restore: its containers run on.
 """
 
 import argparse
@@ -67,7 +68,7 @@ class StandIn:
             (self.state / name).write_text(value)
 
     def behave(self):
-        for name in ("hang", "deaf"):
+        for name in ("hang", "deaf", "unmarked"):
             (self.state / name).unlink(missing_ok=True)
 
     def containers(self):
@@ -247,6 +248,8 @@ class Daemon:
         for variable in config["env"]:
             name, _, value = variable.partition("=")
             env[name] = value
+        if (self.state / "unmarked").exists():
+            env = {name: value for name, value in env.items() if not name.startswith("TUNER_")}
         for port, inside in config["published"]:
             try:
                 Proxy(port, inside)

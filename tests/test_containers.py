@@ -20,6 +20,7 @@ from tuner.engines.images import Image
 from tuner.errors import EngineError, HostError
 from tuner.hosts import containers, leftovers, processes, server, supervisor
 from tuner.hosts.containers import Container, Runtime, abandoned, exit_code_of, labels
+from tuner.hosts.job import JOB_VARIABLE
 from tuner.hosts.server import Server, sweep
 
 LISTENS_EVERYWHERE = victims.LISTENS.replace("127.0.0.1", "0.0.0.0")
@@ -59,9 +60,11 @@ def records(folder: Path) -> list[Path]:
     return list((folder / "root" / "servers").glob("*"))
 
 
+@pytest.mark.parametrize("how", [{}, {"unmarked": ""}], ids=["own", "another users"])
 def test_a_server_listens_in_its_container_and_is_gone_after_the_with_block(
-    runtime: StandIn, tmp_path: Path
+    runtime: StandIn, tmp_path: Path, how: dict[str, str]
 ) -> None:
+    runtime.misbehave(**how)
     port = free_port()
     with start(inside(runtime, victims.LISTENS, port), tmp_path, port=port) as server:
         until(server.listening, "the server listens")
@@ -92,14 +95,15 @@ def test_no_value_of_a_variable_stands_on_the_command_line(
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     monkeypatch.setenv("NOT_ASKED_FOR", "1")
-    names = ("HF_TOKEN", "PATH", "NOT_ASKED_FOR", supervisor.TAG_VARIABLE)
+    monkeypatch.setenv(JOB_VARIABLE, "job-1")
+    names = ("HF_TOKEN", "PATH", "NOT_ASKED_FOR", JOB_VARIABLE, supervisor.TAG_VARIABLE)
     program = f"import os, time; print([os.environ.get(n) for n in {names}]); time.sleep(600)"
     command = replace(
         inside(runtime, program), env={"HF_TOKEN": "${HF_TOKEN}", "PATH": "/opt/bin:/usr/bin:/bin"}
     )
     command = replace(command, argv=(sys.executable, *command.argv[1:]))
     with start(command, tmp_path) as server:
-        said(server, f"['hf_secret', '/opt/bin:/usr/bin:/bin', None, '{server.tag}']")
+        said(server, f"['hf_secret', '/opt/bin:/usr/bin:/bin', None, 'job-1', '{server.tag}']")
         assert "hf_secret" not in " ".join(map(processes.command_line, alive_pids(server.tag)))
         assert "HF_TOKEN" in runtime.config()["asked_env"]
 
@@ -209,11 +213,23 @@ def test_a_published_port_is_the_servers_though_the_runtime_listens(
         assert holder not in runtime.running()
 
 
+COUNTS = """
+import pathlib, signal, sys, time
+def end(*_):
+    pathlib.Path({told!r}).touch()
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+for n in range(10**6):
+    print("line", n)
+    time.sleep(0.01)
+"""
+
+
 def test_a_killed_client_costs_neither_the_log_nor_the_end_of_the_container(
     runtime: StandIn, tmp_path: Path
 ) -> None:
-    program = "import time\nfor n in range(10**6): print('line', n); time.sleep(0.01)"
-    server = start(inside(runtime, program), tmp_path)
+    runtime.misbehave(unmarked="")
+    server = start(inside(runtime, COUNTS.format(told=str(tmp_path / "told"))), tmp_path)
     said(server, "line 5\n")
     os.kill(server.pid, signal.SIGKILL)
     until(lambda: server.exit_code() is not None, "the death is seen")
@@ -222,6 +238,7 @@ def test_a_killed_client_costs_neither_the_log_nor_the_end_of_the_container(
     *lines, last = server.log().splitlines()
     assert last == f"tuner: the client of container tuner-{server.tag} died of signal 9"
     assert lines == [f"line {n}" for n in range(len(lines))]
+    assert (tmp_path / "told").exists()
     assert runtime.running() == []
 
 
@@ -254,8 +271,12 @@ time.sleep(600)
 
 
 @pytest.fixture
-def owned(runtime: StandIn, tmp_path: Path) -> Iterator[victims.Owned]:
-    """A server in a container, whose owner is another process."""
+def owned(
+    request: pytest.FixtureRequest, runtime: StandIn, tmp_path: Path
+) -> Iterator[victims.Owned]:
+    """A server in a container, whose owner is another process; `how` the runtime misbehaves."""
+    callspec = getattr(request.node, "callspec", None)
+    runtime.misbehave(**(callspec.params["how"] if callspec else {}))
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, str(tmp_path), str(runtime.program)],
         cwd=ROOT,
@@ -276,8 +297,9 @@ def test_a_killed_owner_takes_its_container_along(
     assert runtime.running() == []
 
 
+@pytest.mark.parametrize("how", [{}, {"unmarked": ""}], ids=["own", "another users"])
 def test_sweep_removes_it_when_owner_and_supervisor_were_killed(
-    runtime: StandIn, tmp_path: Path, owned: victims.Owned
+    how: dict[str, str], runtime: StandIn, tmp_path: Path, owned: victims.Owned
 ) -> None:
     owned.owner.send_signal(signal.SIGSTOP)
     victims.kill(owned.supervisor)
@@ -368,15 +390,23 @@ def test_what_a_dead_client_asked_for_late_is_waited_for(runtime: StandIn, tmp_p
     ours = Container(
         runtime=Runtime.here(str(runtime.program)), name="late", cidfile=str(cidfile), tag="late"
     )
-    words = ["--name", "late", "--label=tuner.server=late", "--entrypoint", "python3", "engine:1"]
-    late = subprocess.Popen(
-        ["sh", "-c", 'sleep 0.7; exec "$@"', "sh", runtime.program, "run", *words, "-c", "input()"]
-    )
+    words = [
+        "--name",
+        "late",
+        "--label=tuner.server=late",
+        "--entrypoint",
+        "python3",
+        "engine:1",
+        "-c",
+    ]
+    run = [str(runtime.program), "run", *words, victims.SLEEPS]
+    late = subprocess.Popen(["sh", "-c", 'sleep 0.7; exec "$@"', "sh", *run])
     try:
         assert ours.remove(10.0) == ""
+        assert late.wait(60) == 137
     finally:
+        late.kill()
         late.wait()
-    assert runtime.containers() == []
 
 
 def test_a_runtime_is_called_as_its_owner_called_it(
