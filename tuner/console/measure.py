@@ -12,6 +12,7 @@ from tuner.definitions.models import Objective
 from tuner.measuring.measurement import Distribution
 from tuner.verbs.measure import Measured, MeasuredRung
 from tuner.verbs.servers import Found
+from tuner.views.words import number
 
 
 def progress() -> "Progress":
@@ -126,10 +127,7 @@ def _table(result: Measured) -> Table:
 
 
 def _number(value: float | None) -> str:
-    """Four digits that count, never an exponent."""
-    if value is None:
-        return "-"
-    return f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"
+    return "-" if value is None else number(value)
 
 
 def _pair(found: Distribution | None) -> str:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import TypeGuard
 
 from tuner.definitions.models import (
     BoolParameter,
@@ -30,6 +31,11 @@ def same(left: Value, right: Value) -> bool:
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     return left == right
+
+
+def is_number(value: Value) -> TypeGuard[int | float]:
+    """Whether the value is a number; true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def show(value: object) -> str:

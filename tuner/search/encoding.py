@@ -10,8 +10,8 @@ import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeGuard
 
+from tuner.definitions.domain import is_number
 from tuner.definitions.models import (
     BoolParameter,
     ChoiceParameter,
@@ -74,7 +74,7 @@ class Numbers:
     @classmethod
     def of(cls, parameter: IntParameter | FloatParameter, values: list[Value] | None) -> "Numbers":
         """The axis of a parameter with this grid."""
-        grid = None if values is None else tuple(value for value in values if _is_number(value))
+        grid = None if values is None else tuple(value for value in values if is_number(value))
         return cls(
             low=parameter.low,
             high=grid[-1] if grid else _last_step(parameter),
@@ -135,7 +135,7 @@ class Encoding:
             if isinstance(axis, Labels):
                 point[name] = axis.encode(value)
                 continue
-            point[name] = value if _is_number(value) else axis.low
+            point[name] = value if is_number(value) else axis.low
             if _set_axis(name) in self.axes:
                 point[_set_axis(name)] = _IS_SET.encode(value is not None)
         return point
@@ -181,7 +181,3 @@ def _last_step(parameter: IntParameter | FloatParameter) -> int | float:
 
 def _set_axis(name: str) -> str:
     return f"{name} is set"
-
-
-def _is_number(value: Value) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)

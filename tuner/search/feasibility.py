@@ -12,8 +12,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal, NamedTuple, TypeGuard
+from typing import Literal, NamedTuple
 
+from tuner.definitions.domain import is_number
 from tuner.definitions.models import Value
 
 PAIR_WEIGHT = 0.1
@@ -165,7 +166,7 @@ def _holds(setting: Setting, values: Mapping[str, Value]) -> bool:
     value = values[setting.name]
     if isinstance(setting.value, str):
         return json.dumps(value) == setting.value
-    if not _is_number(value):
+    if not is_number(value):
         return False
     return value >= setting.value if setting.relation == ">=" else value <= setting.value
 
@@ -187,13 +188,9 @@ def _rank(suspect: Suspect) -> tuple[float, int, int, bool, Settings]:
 
 def _settings_of(name: str, value: Value) -> Iterator[Setting]:
     yield Setting(name, "=", json.dumps(value))
-    if _is_number(value):
+    if is_number(value):
         yield Setting(name, ">=", value)
         yield Setting(name, "<=", value)
-
-
-def _is_number(value: Value) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _suspects_of(values: Mapping[str, Value]) -> Iterator[Settings]:

@@ -10,13 +10,16 @@ from tuner import engines
 from tuner.definitions.models import (
     Budget,
     EngineDefinition,
+    Fixed,
     Hardware,
     SpaceDefinition,
     StudyDefinition,
 )
+from tuner.definitions.paths import absence
 from tuner.definitions.validation import has_versions, load
 from tuner.engines.base import LaunchSpec
 from tuner.errors import TunerError
+from tuner.night.opening import installed_version
 from tuner.starting import arguments
 from tuner.starting.arguments import Arguments, Text
 from tuner.starting.entries import entry_of, repository
@@ -165,11 +168,8 @@ def _local(pasted: Pasted, text: str) -> str:
     """A path that starts where the command was run, made absolute where something is there."""
     if pasted.folder is None or text.startswith(("/", "$")):
         return text
-    try:
-        there = (pasted.folder / text).exists()
-    except OSError:  # longer than any name of a file
-        return text
-    return str((pasted.folder / text).absolute()) if text and there else text
+    path = pasted.folder / text
+    return str(path.absolute()) if text and not absence(path) else text
 
 
 def _local_value(pasted: Pasted, text: Text) -> Text:
@@ -195,9 +195,7 @@ def _installed(study: StudyDefinition, folder: Path, env: Mapping[str, str]) -> 
     """The version that the interpreter says it has; nobody asks an image, which may be far."""
     if study.engine.image is not None:
         return None
-    spec = LaunchSpec(engine=study.engine, model=study.model, folder=folder, env=dict(env))
-    version = engines.version(spec)
-    return version.split()[0] if version else None
+    return installed_version(folder, study.model_copy(update={"fixed": Fixed(env=dict(env))}))
 
 
 def _refuse_unknown(

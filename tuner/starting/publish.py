@@ -5,9 +5,8 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from tuner.definitions.paths import STUDY_FILE
 from tuner.errors import StudyError
-
-STUDY_FILE = "study.yaml"
 
 
 def refuse_existing(folder: Path) -> None:

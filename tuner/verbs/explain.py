@@ -9,13 +9,13 @@ from typing import BinaryIO, Literal, get_args
 from pydantic import Field
 
 from tuner.definitions.nearest import did_you_mean
+from tuner.definitions.paths import STUDY_FILE
 from tuner.errors import TunerError
 from tuner.failures.classifier import Action, Phase, located, phase_of
 from tuner.flags.secrets import HIDDEN, is_secret_flag, is_secret_variable
 from tuner.frozen import Frozen
 
 EngineName = Literal["sglang", "vllm", "rehearsal"]
-ENGINES: tuple[EngineName, ...] = get_args(EngineName)
 PHASES: tuple[Phase, ...] = get_args(Phase)
 HEALTHY = "none"
 """The class of a log that shows no failure."""
@@ -206,6 +206,6 @@ def _inside(folder: Path) -> str:
     log = folder / "server.log"
     if log.is_file():
         return f"Give the log in it: tuner explain {log}"
-    if (folder / "study.yaml").is_file():
+    if (folder / STUDY_FILE).is_file():
         return f"Give the log of a trial: {folder}/trials/NNNN/server.log"
     return "Give the file that the server's output went to."

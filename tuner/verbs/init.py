@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 from typing import TextIO
 
-from tuner.definitions.paths import absence
+from tuner.definitions.paths import STUDY_FILE, absence
 from tuner.errors import DefinitionError, TunerError
 from tuner.frozen import Frozen
 from tuner.night.opening import open_study
@@ -13,7 +13,7 @@ from tuner.starting import source
 from tuner.starting.drafting import Asked, Drafted, draft
 from tuner.starting.library import Definition
 from tuner.starting.pasted import Pasted
-from tuner.starting.publish import STUDY_FILE, publish, refuse_existing
+from tuner.starting.publish import publish, refuse_existing
 from tuner.starting.writing import study_text
 
 

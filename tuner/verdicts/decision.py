@@ -116,11 +116,6 @@ def noise_floor(records: Iterable[TrialRecord], objective: Objective) -> NoiseFl
     return _noise_floor(Arms(records, objective))
 
 
-def baseline_drift(records: Iterable[TrialRecord], objective: Objective) -> Drift | None:
-    """How the baseline itself changed through the night; None with fewer than three launches."""
-    return _drift(Arms(records, objective))
-
-
 def finalists(records: Iterable[TrialRecord], objective: Objective, baseline_key: str) -> list[str]:
     """Keys worth launching afresh, best first: measured above the baseline and within all limits.
 
@@ -219,6 +214,7 @@ def _noise_floor(arms: Arms) -> NoiseFloor:
 
 
 def _drift(arms: Arms) -> Drift | None:
+    """How the baseline itself changed through the night; None with too few launches."""
     return drift(arms.scores(arms.baseline), confidence=arms.objective.decision.confidence)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from tuner import engines
+from tuner.definitions.paths import absence
 from tuner.definitions.space import Configuration
 from tuner.definitions.validation import LoadedStudy
 from tuner.engines.base import LaunchCommand, LaunchSpec
@@ -221,13 +222,6 @@ def _inside(word: str, first: bool) -> str:
 
 def _paths(word: str, model: str) -> list[str]:
     """The host's paths that a word names; the model counts though it may not be here."""
-    if word.startswith("/") and (word == model or _exists(word)):
+    if word.startswith("/") and (word == model or not absence(Path(word))):
         return [word]
-    return [path for path in _PATH.findall(word) if path != "/" and _exists(path)]
-
-
-def _exists(path: str) -> bool:
-    try:
-        return Path(path).exists()
-    except OSError:  # longer than any name, or not ours to look at
-        return False
+    return [path for path in _PATH.findall(word) if path != "/" and not absence(Path(path))]
