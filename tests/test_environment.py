@@ -231,6 +231,21 @@ def test_no_secret_is_written_down_and_a_new_one_is_no_change(secretive):
     again(secretive)
 
 
+def test_how_containers_run_counts_where_there_are_any_and_its_secrets_are_hidden(tmp_path):
+    made = folder(tmp_path)
+    again(made)
+    path = made / "environment.json"
+    assert "containers" not in json.loads(path.read_text())["identity"]["engine"]
+    options = "containers: {runtime: /bin/true, options: [--ipc=host, -e, HF_TOKEN=hf_1]}"
+    edit(made, "study.yaml", "surface.yaml}", f"surface.yaml, image: i, {options}}}")
+    path.unlink()
+    again(made)
+    written = json.loads(path.read_text())["identity"]["engine"]["containers"]
+    assert written["options"] == ["--ipc=host", "-e", "HF_TOKEN=${HF_TOKEN}"]
+    edit(made, "study.yaml", "--ipc=host", "--ipc=private")
+    assert "engine.containers.options was" in refusal(made)
+
+
 def test_what_stands_beside_a_secret_may_not_change(secretive):
     again(secretive)
     edit(secretive, "space.yaml", "env: HF_TOKEN", "env: HF_TOKENS")

@@ -1,7 +1,7 @@
 """From a study to the image that a launch goes through, and what is missing here."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def runtime(tmp_path: Path) -> Iterator[StandIn]:
 def spec(
     folder: Path,
     *,
-    containers: dict[str, object] | None = None,
+    containers: Mapping[str, object] | None = None,
     model: str = "some/model",
     flags: dict[str, Value] | None = None,
     env: dict[str, str] | None = None,

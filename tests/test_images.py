@@ -2,6 +2,7 @@
 
 import shlex
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,12 @@ from tuner.engines.base import LaunchCommand
 from tuner.engines.images import Image, for_client, option_mounts
 
 IMAGE = Image(runtime="docker", image="vllm/vllm-openai:v1", port=20001, usual_port=8000)
-OURS = {"name": "tuner-a", "cidfile": "/run/a.cid", "labels": ("l=1",), "cores": (2, 3)}
+OURS: dict[str, Any] = {
+    "name": "tuner-a",
+    "cidfile": "/run/a.cid",
+    "labels": ("l=1",),
+    "cores": (2, 3),
+}
 
 
 def launched(image: Image = IMAGE, env: dict[str, str] | None = None) -> list[str]:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tuner.hosts import cgroups, containers, keeper
+from tuner.errors import HostError
+from tuner.hosts import cgroups, processes
 from tuner.hosts.containers import Container, Runtime, State
 from tuner.hosts.keeper import Keeper
 
@@ -93,7 +94,7 @@ def test_a_silent_runtime_is_not_asked_again_at_once(
 
     def silent(self: Container) -> State:
         asked.append(self)
-        raise containers.HostError("no answer")
+        raise HostError("no answer")
 
     one = kept(log, monkeypatch, None)
     monkeypatch.setattr(Container, "state", silent)
@@ -110,7 +111,7 @@ def test_who_is_left_though_the_runtime_knows_no_container_is_a_survivor(
     monkeypatch.setattr(Container, "remove", lambda self, limit_s: "")
     one.look()
     assert one.stop(1.0)
-    monkeypatch.setattr(keeper.processes, "send", lambda process, number: False)
+    monkeypatch.setattr(processes, "send", lambda process, number: False)
     _, survivors, unproven = one.remove(0.0)
     assert survivors >= 1  # process 1 of this machine and its like
     assert unproven == ""
