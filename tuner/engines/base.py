@@ -8,7 +8,7 @@ process, sends no load and decides nothing. `tests/test_engines.py` is one contr
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from tuner.definitions.models import EngineDefinition, Value
 from tuner.engines.images import Image
@@ -127,6 +127,8 @@ class Engine(Protocol):
     """How load is spoken: OpenAI's /v1/completions, or SGLang's /generate."""
     served_model: str
     """The model name that requests carry."""
+    usual_port: ClassVar[int]
+    """Where it listens unless it is told otherwise."""
 
     def command(
         self,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tuner.definitions.models import Objective
 from tuner.measuring.measurement import RequestTiming
 
 Api = Literal["completions", "generate"]
@@ -43,6 +44,27 @@ class RungPlan:
     prompt_seed: int
     order_seed: int
     rung_index: int
+
+    @classmethod
+    def of(
+        cls,
+        objective: Objective,
+        index: int,
+        *,
+        concurrency: int,
+        lengths: tuple[tuple[int, int], ...],
+        prompt_seed: int,
+    ) -> "RungPlan":
+        """The rung of that index on an objective's ladder, played with so many streams."""
+        return cls(
+            concurrency=concurrency,
+            lengths=lengths,
+            warmup_s=objective.warmup_s,
+            window_s=objective.window_s,
+            prompt_seed=prompt_seed,
+            order_seed=objective.seeds.order,
+            rung_index=index,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

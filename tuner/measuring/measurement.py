@@ -122,16 +122,13 @@ def measure(
     Percentiles are numpy's `linear` method (type 7 of Hyndman and Fan, 1996).
     """
     view = _Window(start_s, end_s, timings)
-    window_s = max(0.0, end_s - start_s)
-    output = sum(map(view.output_tokens, timings))
-    total_input = sum(map(view.input_tokens, timings))
-    failed = [t for t in timings if t.error is not None and (view.saw(t) or not window_s)]
+    failed = list(view.failed())
     factor = replicas.factor(concurrency)
-    output_tok_s = factor * output / window_s if window_s else 0.0
-    input_tok_s = factor * total_input / window_s if window_s else 0.0
+    output_tok_s = factor * view.per_s(map(view.output_tokens, timings))
+    input_tok_s = factor * view.per_s(map(view.input_tokens, timings))
     return RungMeasurement(
         concurrency=concurrency,
-        window_s=window_s,
+        window_s=view.length_s,
         output_tok_s=output_tok_s,
         input_tok_s=input_tok_s,
         total_tok_s=output_tok_s + input_tok_s,
@@ -156,6 +153,7 @@ class _Window:
     def __init__(self, start_s: float, end_s: float, timings: Sequence[RequestTiming]) -> None:
         self.start_s = start_s
         self.end_s = end_s
+        self.length_s = max(0.0, end_s - start_s)
         self._timings = timings
         ttfts = list(self.ttfts_s())
         self._usual_ttft_s = sum(ttfts) / len(ttfts) if ttfts else None
@@ -170,6 +168,16 @@ class _Window:
         return self.holds(timing.sent_s) or (
             timing.done_s is not None and self.holds(timing.done_s)
         )
+
+    def failed(self) -> Iterator[RequestTiming]:
+        """The requests with an error inside; all of them where the window never opened."""
+        for timing in self._timings:
+            if timing.error is not None and (self.saw(timing) or not self.length_s):
+                yield timing
+
+    def per_s(self, counts: Iterable[float]) -> float:
+        """The counts together, by the second of the window."""
+        return sum(counts) / self.length_s if self.length_s else 0.0
 
     def overlap_s(self, since_s: float, until_s: float) -> float:
         """How long a span was inside."""

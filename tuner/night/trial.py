@@ -3,7 +3,6 @@
 Runs in a process of its own on the host that has the GPUs.
 """
 
-import gzip
 import hashlib
 import json
 import logging
@@ -30,6 +29,7 @@ from tuner.measuring.measurement import RequestTiming, RungMeasurement, measure
 from tuner.measuring.quality import OutputQuality, output_quality, wrong_output
 from tuner.measuring.replicas import Replicas
 from tuner.night.causes import refused, understood, wrong
+from tuner.night.requests import keep_requests
 from tuner.night.servers import HOST, commands, script, started, stop
 from tuner.night.watch import Watch
 from tuner.records import Outcome, TrialKind, TrialRecord
@@ -239,7 +239,7 @@ async def _climb(order: TrialOrder, serving: _Serving, course: _Course, note: No
             course.outcome = "failed"
             return
         measured = _measured(order, rung, played)
-        _keep_requests(serving.servers[0].log_path.parent, rung, played)
+        keep_requests(serving.servers[0].log_path.parent, rung.concurrency, played.timings)
         course.quality += output_quality(played.timings)
         _judge(order, course, _of_each(order, rung, played, measured))
         if course.outcome == "failed":
@@ -273,14 +273,12 @@ async def _play(order: TrialOrder, serving: _Serving, rung: Rung, index: int) ->
         model=engine.served_model,
         time_scale=engine.time_scale,
     )
-    plan = RungPlan(
+    plan = RungPlan.of(
+        objective,
+        index,
         concurrency=order.replicas.streams(rung.concurrency),
         lengths=order.lengths,
-        warmup_s=objective.warmup_s,
-        window_s=objective.window_s,
         prompt_seed=objective.seeds.prompts,
-        order_seed=objective.seeds.order,
-        rung_index=index,
     )
 
     async def probe() -> tuple[float, float] | None:
@@ -306,28 +304,6 @@ def _measured(order: TrialOrder, rung: Rung, played: Played) -> RungMeasurement:
         load_samples=played.load_samples,
         replicas=order.replicas,
     )
-
-
-def _keep_requests(folder: Path, rung: Rung, played: Played) -> None:
-    """One line a request, without prompts or texts."""
-    with gzip.open(folder / "requests.jsonl.gz", "at", compresslevel=3) as out:
-        for timing in played.timings:
-            first = timing.events[0][0] if timing.events else None
-            last = timing.events[-1][0] if timing.events else None
-            line = {
-                "concurrency": rung.concurrency,
-                "stream": timing.stream,
-                "index": timing.index,
-                "sent_s": timing.sent_s,
-                "first_s": first,
-                "last_s": last,
-                "done_s": timing.done_s,
-                "events": len(timing.events),
-                "input_tokens": timing.input_tokens,
-                "output_tokens": timing.output_tokens,
-                "error": timing.error,
-            }
-            out.write(json.dumps(line) + "\n")
 
 
 def _of_each(

@@ -188,14 +188,12 @@ async def _play(course: _Course, http: Http, index: int, listener: Listener) -> 
     rung = objective.ladder[index]
     listener.started(index, objective.warmup_s + objective.window_s)
     watch = _Watch(course.server, http, objective.window_s, index, listener)
-    plan = RungPlan(
+    plan = RungPlan.of(
+        objective,
+        index,
         concurrency=rung.concurrency,
         lengths=course.lengths,
-        warmup_s=objective.warmup_s,
-        window_s=objective.window_s,
         prompt_seed=course.prompt_seed,
-        order_seed=objective.seeds.order,
-        rung_index=index,
     )
     played = await play(course.server.target, plan, probe=watch.look)
     return _judged(course, rung, played, watch)

@@ -1,7 +1,7 @@
 """The command to launch tomorrow: the winner's, or the baseline's where nothing beats it."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -19,9 +19,6 @@ from tuner.records import TrialRecord
 from tuner.verdicts.decision import conclusion
 from tuner.views.replica_set import replica_commands
 from tuner.views.results import outcome_words, rehearsal
-
-PORTS: Mapping[str, int] = {"vllm": 8000, "sglang": 30000, "rehearsal": 30000}
-"""Where an engine listens unless it is told otherwise."""
 
 _PATH = re.compile(r"(?:^|[\"'=:,\s])(/[^\"'=:,\s]+)")
 """A path in a word, alone or inside a list or a JSON value."""
@@ -97,11 +94,12 @@ def export(study: LoadedStudy, records: Sequence[TrialRecord], trial: int | None
     launch, spec = launch_command(study, configuration), launch_spec(study, configuration)
     argv, env = list(launch.shown_argv()), launch.shown_env()
     program = _program(argv)
-    gpus = engines.create(spec).gpus_needed() if _on_gpus(study, launch) else 0
-    port = _port(argv[program:], spec.engine.name)
+    engine = engines.create(spec)
+    gpus = engine.gpus_needed() if _on_gpus(study, launch) else 0
+    port = _port(argv[program:], engine.usual_port)
     return Export(
         study=study.folder.resolve().name,
-        engine=spec.engine.name,
+        engine=engine.name,
         command=launch.shell(),
         argv=argv,
         env=env,
@@ -164,11 +162,11 @@ def _on_gpus(study: LoadedStudy, launch: LaunchCommand) -> bool:
     return measured is None or bool(measured.get("hardware", {}).get("gpu model") != ["none"])
 
 
-def _port(arguments: Sequence[str], engine: str) -> int:
+def _port(arguments: Sequence[str], usual: int) -> int:
     for name, values in flags(arguments):
         if name == "port" and values and values[0].isdecimal():
             return int(values[0])
-    return PORTS[engine]
+    return usual
 
 
 def flags(arguments: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:

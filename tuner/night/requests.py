@@ -1,0 +1,28 @@
+"""What is kept of each request of a trial: when and how much, without prompts or texts."""
+
+import gzip
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from tuner.measuring.measurement import RequestTiming
+
+
+def keep_requests(folder: Path, concurrency: int, timings: Iterable[RequestTiming]) -> None:
+    """Append a rung to the folder's `requests.jsonl.gz`, one line a request. Raises OSError."""
+    with gzip.open(folder / "requests.jsonl.gz", "at", compresslevel=3) as out:
+        for timing in timings:
+            line = {
+                "concurrency": concurrency,
+                "stream": timing.stream,
+                "index": timing.index,
+                "sent_s": timing.sent_s,
+                "first_s": timing.events[0][0] if timing.events else None,
+                "last_s": timing.events[-1][0] if timing.events else None,
+                "done_s": timing.done_s,
+                "events": len(timing.events),
+                "input_tokens": timing.input_tokens,
+                "output_tokens": timing.output_tokens,
+                "error": timing.error,
+            }
+            out.write(json.dumps(line) + "\n")
