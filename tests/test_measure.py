@@ -228,9 +228,9 @@ def test_what_cannot_be_measured_is_one_message_and_exit_1(truth, typed, monkeyp
         f"  Give it as {home}.\n",
         (f"{home}/?key=secret",): f"{home}/: found a query, expected an address alone\n"
         f"  Give it as {home}.\n",
-        (home,): f"GET {home}/v1/models: {home}: Connection refused\n"
+        (home,): f"GET {home}/v1/models: Connection refused\n"
         f"  Is the server up, and reachable from here? curl {home}/v1/models\n",
-        (f"{home}/v1",): f"GET {home}/v1/models: {home}: Connection refused\n"
+        (f"{home}/v1",): f"GET {home}/v1/models: Connection refused\n"
         f"  Is the server up, and reachable from here? curl {home}/v1/models\n",
         (f"{truth}/models=html",): f"GET {truth}/models=html/v1/models: expected JSON, found "
         f"'<html>nginx</html>'\n{program}",
