@@ -147,6 +147,10 @@ class Engine(Protocol):
         None where that cannot be told before a launch."""
         ...
 
+    def cuda(self) -> str | None:
+        """The version of the CUDA runtime that it was installed with; None without one."""
+        ...
+
     def catalogue(self) -> Catalogue | None:
         """The flags that the engine declares, by its own word or as they were recorded of its
         version; None where nobody can tell."""

@@ -3,11 +3,9 @@
 Nothing of an engine is imported to find out: that would take as long as a launch.
 """
 
-import json
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,6 +17,7 @@ from tuner.engines.base import LaunchSpec
 from tuner.engines.images import Image, for_client
 from tuner.engines.spelling import resolve, unset_references
 from tuner.errors import EngineError
+from tuner.flags.python import Python
 
 _QUESTION = """
 import importlib.metadata as m, importlib.util as u, json, sys
@@ -171,19 +170,12 @@ def _ask(
     image_id: str | None,
 ) -> Installed | None:
     """Asked once; where it is an image, once for each content that it has had."""
-    try:
-        answer = subprocess.run(
-            [*words, "-c", _QUESTION, package, *distributions],
-            env={**os.environ, **dict(env)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_QUESTION_TIMEOUT_S,
-            check=False,
-        )
-        found, version = json.loads(answer.stdout.decode().splitlines()[-1])
-        return Installed(found=bool(found), version=None if version is None else str(version))
-    except (OSError, subprocess.TimeoutExpired, ValueError, TypeError, IndexError):
+    python = Python(words=words, env=dict(env))
+    told = python.answer(_QUESTION, package, *distributions, timeout_s=_QUESTION_TIMEOUT_S)
+    if not isinstance(told, list) or len(told) != 2:
         return None
+    found, version = told
+    return Installed(found=bool(found), version=None if version is None else str(version))
 
 
 def program_faults(program: str) -> list[str]:

@@ -5,15 +5,14 @@ what is asked is sent with them as text, and needs nothing but the standard libr
 """
 
 import json
-import os
-import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from tuner.flags import cache
 from tuner.flags.catalogue import VARIABLES, Catalogue, Flag, How
+from tuner.flags.python import Python
 from tuner.flags.questions import declared, reads, stamp
 
 STAMP_TIMEOUT_S = 60.0
@@ -46,8 +45,8 @@ def _ask(
     distributions: tuple[str, ...],
     content: str | None,
 ) -> Catalogue | None:
-    python = _Python(words, dict(env))
-    found = python.answer(stamp, engine, *distributions, timeout_s=STAMP_TIMEOUT_S)
+    python = Python(words=words, env=dict(env))
+    found = python.answer(_text(stamp), engine, *distributions, timeout_s=STAMP_TIMEOUT_S)
     if not isinstance(found, dict) or not found.get("version"):
         return None
     asked = (str(stamp_of(module)) for module in (declared, reads))
@@ -61,21 +60,27 @@ def _ask(
     return catalogue
 
 
+def _text(question: Any) -> str:
+    return Path(question.__file__).read_text()
+
+
 def stamp_of(module: Any) -> int:
     """A number that changes with what is asked."""
     return Path(module.__file__).stat().st_mtime_ns
 
 
-def _look(python: "_Python", engine: str, version: str) -> Catalogue | None:
+def _look(python: Python, engine: str, version: str) -> Catalogue | None:
     how: How = "parser"
-    flags = python.answer(declared, engine, how, timeout_s=PARSER_TIMEOUT_S)
+    flags = python.answer(_text(declared), engine, how, timeout_s=PARSER_TIMEOUT_S)
     if flags is None and engine == "sglang":
         how = "source"
-        flags = python.answer(declared, engine, how, timeout_s=SOURCE_TIMEOUT_S)
+        flags = python.answer(_text(declared), engine, how, timeout_s=SOURCE_TIMEOUT_S)
     if not flags:
         return None
     names = json.dumps(sorted({flag["dest"] for flag in flags}))
-    seen = python.answer(reads, engine, names, *VARIABLES[engine], timeout_s=SOURCE_TIMEOUT_S)
+    seen = python.answer(
+        _text(reads), engine, names, *VARIABLES[engine], timeout_s=SOURCE_TIMEOUT_S
+    )
     return catalogue_of(engine, version, how, flags, seen or {"unread": {}, "variables": None})
 
 
@@ -110,27 +115,3 @@ def catalogue_of(
         dead={f["name"]: unread[f["dest"]] for f in flags if f["dest"] in unread and not f["acts"]},
         variables=seen["variables"],
     )
-
-
-class _Python:
-    """The words that run a Python, with the variables of the launch."""
-
-    def __init__(self, words: Sequence[str], env: Mapping[str, str]) -> None:
-        self._words = words
-        self._env = {**os.environ, **env}
-
-    def answer(self, question: Any, *arguments: str, timeout_s: float) -> Any:
-        """What a question printed last, None where it did not come to that."""
-        source = Path(question.__file__).read_text()
-        try:
-            done = subprocess.run(
-                [*self._words, "-c", source, *arguments],
-                env=self._env,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=timeout_s,
-                check=False,
-            )
-            return json.loads(done.stdout.decode(errors="replace").splitlines()[-1])
-        except (OSError, subprocess.TimeoutExpired, ValueError, IndexError):
-            return None

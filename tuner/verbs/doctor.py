@@ -10,7 +10,6 @@ from pathlib import Path
 from tuner import engines
 from tuner.definitions.paths import absence
 from tuner.definitions.validation import LoadedStudy
-from tuner.engines.common import CommonEngine
 from tuner.engines.interpreter import in_folder
 from tuner.errors import RecordsError, StudyError
 from tuner.frozen import Frozen
@@ -72,8 +71,7 @@ def _needs(study: LoadedStudy | None) -> Needs:
 
 
 def _cuda(study: LoadedStudy) -> tuple[int, int] | None:
-    engine = engines.create(launch_spec(study, study.baseline))
-    version = engine.cuda() if isinstance(engine, CommonEngine) else None
+    version = engines.create(launch_spec(study, study.baseline)).cuda()
     found = _VERSION.match(version or "")
     return (int(found[1]), int(found[2])) if found else None
 

@@ -69,7 +69,7 @@ def _word(text: str, *, dollar: str = "$") -> str:
     return f'"{spelt(text, lambda part: _text(part, dollar), lambda name: f"${{{name}}}")}"'
 
 
-def _text(text: str, dollar: str = "$") -> str:
+def _text(text: str, dollar: str) -> str:
     return "".join(_character(c, dollar) for c in text)
 
 
