@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from tests.evening import MARKUP, SHOWN_MARKUP, died, edit, folder, keep, launch, remember, won
-from tuner.console import front
+from tuner.console import front, terminal
 from tuner.console import show as console
-from tuner.console.show import one_line, plain, said_changes
+from tuner.console.terminal import one_line
 from tuner.definitions.validation import load_study
 from tuner.verbs import inspect
 from tuner.verdicts.analysis import ParetoPoint
 from tuner.views.results import Front
+from tuner.views.words import plain, said_changes
 
 SHOWN: dict[str, tuple[Any, Any]] = {
     "check": (inspect.check, console.show_check),
@@ -333,7 +334,7 @@ def test_a_terminal_gets_colours_and_no_color_none(night, monkeypatch, capsys):
 @pytest.mark.parametrize("columns", [60, 80, 100])
 def test_a_narrow_terminal_loses_no_change_and_no_cause(night, monkeypatch, capsys, columns):
     won(night)
-    monkeypatch.setattr(console, "WIDE", columns)
+    monkeypatch.setattr(terminal, "WIDE", columns)
     console.show_study(inspect.show(night))
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= columns
@@ -347,7 +348,7 @@ def test_a_narrow_terminal_loses_no_change_and_no_cause(night, monkeypatch, caps
 def test_rates_give_way_where_there_is_no_room(night, monkeypatch, capsys):
     won(night)
     for columns, shown in ((93, 0), (94, 2)):
-        monkeypatch.setattr(console, "WIDE", columns)
+        monkeypatch.setattr(terminal, "WIDE", columns)
         console.show_study(inspect.show(night))
         assert capsys.readouterr().out.count("tok/s ") == shown
 

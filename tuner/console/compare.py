@@ -6,10 +6,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tuner.console.show import LEGEND, SIGN, label, number, one_line, plain, terminal
+from tuner.console.terminal import label, one_line, terminal
 from tuner.definitions.models import Value
 from tuner.views.compare import Comparison, Difference, Shown
-from tuner.views.words import spelt
+from tuner.views.words import LEGEND, SIGN, number, plain, spelt
 
 MOST_EFFECTIVE = 20
 """Of the arguments read back that differ, so many are listed; --json has all."""

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from tuner.console.show import plain, terminal
+from tuner.console.terminal import terminal
 from tuner.hosts.gpu_checks import Check
 from tuner.verbs.doctor import Diagnosis
+from tuner.views.words import plain
 
 _STYLE = {"fail": "bold red", "warn": "yellow", "unknown": "cyan", "ok": "green"}
 

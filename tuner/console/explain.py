@@ -2,8 +2,9 @@
 
 from rich.text import Text
 
-from tuner.console.show import plain, terminal
+from tuner.console.terminal import terminal
 from tuner.verbs.explain import HEALTHY, Explanation, NumberedLine
+from tuner.views.words import plain
 
 ACTIONS = {
     "never": "never launch these flags again as they are",

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from tuner.console.show import LEGEND, SIGN, label, number, said_changes, terminal
+from tuner.console.terminal import label, terminal
 from tuner.verdicts.analysis import ParetoPoint
 from tuner.views.results import Front
+from tuner.views.words import LEGEND, SIGN, number, said_changes
 
 CHART_WIDTH, CHART_HEIGHT = 60, 14
 MARKS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

@@ -1,7 +1,8 @@
 """What a person hears of a study that was just written."""
 
-from tuner.console.show import plain, terminal
+from tuner.console.terminal import terminal
 from tuner.verbs.init import Started
+from tuner.views.words import plain
 
 
 def show_started(started: Started) -> None:

@@ -7,12 +7,12 @@ from typing import Self
 from rich.table import Table
 from rich.text import Text
 
-from tuner.console.show import one_line, plain, terminal
+from tuner.console.terminal import one_line, terminal
 from tuner.definitions.models import Objective
 from tuner.measuring.measurement import Distribution
 from tuner.verbs.measure import Measured, MeasuredRung
 from tuner.verbs.servers import Found
-from tuner.views.words import number
+from tuner.views.words import number, plain
 
 
 def progress() -> "Progress":

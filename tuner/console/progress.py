@@ -12,7 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from tuner.console.show import SIGN, label, plain, said_changes, terminal
+from tuner.console.terminal import label, terminal
 from tuner.definitions.models import Value
 from tuner.definitions.validation import LoadedStudy
 from tuner.measuring.measurement import RungMeasurement
@@ -24,6 +24,7 @@ from tuner.records import Records, TrialRecord
 from tuner.verdicts.decision import reference
 from tuner.verdicts.score import score, throughput
 from tuner.views.results import changes, outcome_words, rehearsal
+from tuner.views.words import SIGN, plain, said_changes
 
 
 def progress(study: LoadedStudy) -> "PlainProgress":

@@ -1,24 +1,28 @@
 """Answers for people: tables and small pictures on stdout."""
 
 import shlex
-import sys
 from collections.abc import Sequence
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tuner.console.terminal import label, one_line, terminal
 from tuner.definitions.space import MAX_COUNT
 from tuner.measuring.measurement import RungMeasurement
 from tuner.verbs.inspect import Check, TrialView
 from tuner.verdicts.ledger import LedgerRow
 from tuner.views.plan import Plan, PlannedPart
 from tuner.views.results import DeadEnd, StudyView, TrialRow
-from tuner.views.words import LEGEND as LEGEND
-from tuner.views.words import SIGN as SIGN
-from tuner.views.words import number as number
-from tuner.views.words import plain as plain
-from tuner.views.words import said_changes as said_changes
+from tuner.views.words import (
+    LEGEND,
+    SIGN,
+    changed_words,
+    number,
+    plain,
+    said_changes,
+    winner_words,
+)
 
 VERDICT_STYLE = {
     "helps": "green",
@@ -27,33 +31,8 @@ VERDICT_STYLE = {
     "crashes": "red",
     "wrong output": "red",
 }
-WIDE = 160
-"""Columns where there is no terminal to ask."""
 NARROW = 78
 """Columns that the trials need beside their rates."""
-LINE_CHARS = 150
-"""Of a cause, in tables; the whole of it is shown with its trial."""
-
-
-def terminal(*, stderr: bool = False) -> Console:
-    """A console that prints every text as it is: causes come from logs, and may look like markup
-    or name an emoji."""
-    width = None if (sys.stderr if stderr else sys.stdout).isatty() else WIDE
-    return Console(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
-
-
-def one_line(text: str, chars: int = LINE_CHARS) -> str:
-    """The text in a line of at most that many characters, cut with an ellipsis."""
-    line = " ".join(plain(text).split())
-    return line if len(line) <= chars else f"{line[: chars - 2].rstrip()} …"
-
-
-def label(rehearsal: bool, time_scale: float | None = None) -> list[Text]:
-    """The line above everything that is no benchmark; none for a real engine."""
-    if not rehearsal:
-        return []
-    pace = f", {time_scale:g} surface seconds in one real second" if time_scale else ""
-    return [Text(f"REHEARSAL{pace}: numbers in surface time, not a benchmark", style="yellow")]
 
 
 def show_check(check: Check) -> None:
@@ -171,22 +150,16 @@ def _verdict(view: StudyView) -> list[Text]:
         return [Text(sentence, style="bold")]
     style = "bold green"
     return [
-        Text(f"Winner: {said_changes(view.winner_changes)}{_servers(view)}", style=style),
+        Text(winner_words(view.winner_changes, view.winner_replicas), style=style),
         Text(sentence, style=style),
         Text(f"tuner export {shlex.quote(view.study)}", style=style),
     ]
 
 
-def _servers(view: StudyView) -> str:
-    several = view.winner_replicas > 1
-    return f", {view.winner_replicas} servers on the host" if several else ""
-
-
 def _changed(view: StudyView) -> list[Text]:
     if not view.changed:
         return []
-    said = f"CHANGED: {plain(view.changed)}: judged anew here, and no run will continue it"
-    return [Text(said, style="bold red")]
+    return [Text(changed_words(plain(view.changed)), style="bold red")]
 
 
 def _trials(rows: Sequence[TrialRow], width: int) -> Table:

@@ -13,7 +13,15 @@ from tuner.views.html import Html, element, table
 from tuner.views.picture import picture
 from tuner.views.results import DeadEnd, Front, StudyView, TrialRow
 from tuner.views.sides import Side
-from tuner.views.words import LEGEND, REHEARSED, SIGN, number, said_changes
+from tuner.views.words import (
+    LEGEND,
+    REHEARSED,
+    SIGN,
+    changed_words,
+    number,
+    said_changes,
+    winner_words,
+)
 
 _GOOD = frozenset({"helps"})
 _BAD = frozenset({"regresses", "blocked", "crashes", "wrong output"})
@@ -33,8 +41,7 @@ def changed(view: StudyView) -> Html | None:
     """That the study is no longer the one that was measured."""
     if not view.changed:
         return None
-    said = f"CHANGED: {view.changed}: judged anew here, and no run will continue it"
-    return element("p", said, class_="changed")
+    return element("p", changed_words(view.changed), class_="changed")
 
 
 def verdict(view: StudyView) -> list[Html]:
@@ -42,8 +49,7 @@ def verdict(view: StudyView) -> list[Html]:
     sentence = element("p", view.conclusion.sentence, class_="verdict")
     if view.winner_changes is None:
         return [sentence]
-    servers = f", {view.winner_replicas} servers on the host" if view.winner_replicas > 1 else ""
-    winner = f"Winner: {said_changes(view.winner_changes)}{servers}"
+    winner = winner_words(view.winner_changes, view.winner_replicas)
     return [element("p", winner, class_="verdict good"), sentence]
 
 

@@ -45,6 +45,17 @@ def said_changes(changed: Mapping[str, Value]) -> str:
     return plain(", ".join(words)) or "the baseline"
 
 
+def winner_words(changed: Mapping[str, Value], servers: int) -> str:
+    """What won, and how many servers of it the host holds."""
+    several = f", {servers} servers on the host" if servers > 1 else ""
+    return f"Winner: {said_changes(changed)}{several}"
+
+
+def changed_words(how: str) -> str:
+    """That a study is no longer the one that its records were made by."""
+    return f"CHANGED: {how}: judged anew here, and no run will continue it"
+
+
 def comment(text: str) -> str:
     """The text as one line behind `#`: it may quote a log, of which no line may get out, and no
     backslash may take the next line in."""
