@@ -6,6 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tuner.console.terminal import terminal
+from tuner.definitions.counted import counted
 from tuner.hosts.gpu_checks import Check
 from tuner.verbs.doctor import Diagnosis
 from tuner.views.words import plain
@@ -50,4 +51,4 @@ def _count(checks: Sequence[Check], state: str) -> int:
 
 
 def _said(count: int, one: str, many: str) -> str:
-    return f"{count} {'check' if count == 1 else 'checks'} {one if count == 1 else many}"
+    return f"{counted(count, 'check')} {one if count == 1 else many}"

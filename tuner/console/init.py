@@ -1,6 +1,7 @@
 """What a person hears of a study that was just written."""
 
 from tuner.console.terminal import terminal
+from tuner.definitions.counted import counted
 from tuner.verbs.init import Started
 from tuner.views.words import plain
 
@@ -12,7 +13,8 @@ def show_started(started: Started) -> None:
     def say(text: str) -> None:
         console.print(plain(text), soft_wrap=True)
 
-    say(f"{started.study}/study.yaml: {started.engine}, {started.model}, {started.gpus} GPUs")
+    gpus = counted(started.gpus, "GPU")
+    say(f"{started.study}/study.yaml: {started.engine}, {started.model}, {gpus}")
     say(f"  baseline: {', '.join(started.baseline) or 'nothing that the space searches'}")
     say(f"  fixed:    {', '.join(started.fixed) or 'nothing'}")
     say(f"  space:    {started.space}, objective {started.objective}{_copied(started)}")

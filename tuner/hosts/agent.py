@@ -15,6 +15,7 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tuner.definitions.counted import counted
 from tuner.errors import HostError
 from tuner.hosts import gpus, processes, slots
 from tuner.hosts.executor import HostInfo, Slot
@@ -242,7 +243,7 @@ def _release(locks: Sequence[int]) -> None:
 def _describe(found: tuple[gpus.FoundGpu, ...], declared: int) -> HostInfo:
     if found and len(found) < declared:
         raise HostError(
-            f"{socket.gethostname()} has {len(found)} GPUs, the study says {declared}",
+            f"{socket.gethostname()} has {counted(len(found), 'GPU')}, the study says {declared}",
             hint="correct hardware.gpus in the study",
         )
     names = tuple(gpu.uuid for gpu in found[:declared])

@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
+from tuner.definitions.counted import counted
 from tuner.definitions.space import Configuration
 from tuner.definitions.validation import LoadedStudy
 from tuner.errors import HostError, StudyError
@@ -246,7 +247,7 @@ class _Pending:
 
 
 def _too_large(pending: _Pending, declared: int) -> TrialRecord:
-    cause = f"needs {pending.order.gpus} GPUs, and hardware.gpus says {declared}"
+    cause = f"needs {counted(pending.order.gpus, 'GPU')}, and hardware.gpus says {declared}"
     failure = verdict(
         "arg_validation",
         cause,

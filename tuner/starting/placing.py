@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tuner.definitions.conditions import parameters_of
+from tuner.definitions.counted import counted
 from tuner.definitions.domain import NotInDomain, canonical, show
 from tuner.definitions.models import (
     BoolParameter,
@@ -218,7 +219,7 @@ def _keep_to_host(placed: Placed, space: Space, gpus: int) -> None:
         sizes = [value for value in space.values_of(name) or () if isinstance(value, int)]
         if flag in SIZES and flag not in placed.flags and max(sizes, default=0) > gpus:
             placed.flags[flag] = placed.baseline.pop(name, None)
-            placed.why[flag] = f"the space goes beyond the {gpus} GPUs here"
+            placed.why[flag] = f"the space goes beyond the {counted(gpus, 'GPU')} here"
 
 
 def _settle(placed: Placed, setting: _Setting) -> None:

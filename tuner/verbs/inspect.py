@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner import engines
+from tuner.definitions.counted import counted
 from tuner.definitions.models import Value
 from tuner.definitions.validation import LoadedStudy
 from tuner.errors import DefinitionError
@@ -116,7 +117,9 @@ def not_ready(study: LoadedStudy) -> list[str]:
         needed = engines.create(launch_spec(study, configuration)).gpus_needed()
         if needed > declared:
             what = results.changes(configuration.as_dict(), study) or "the baseline"
-            faults.append(f"{what} needs {needed} GPUs, and hardware.gpus says {declared}")
+            faults.append(
+                f"{what} needs {counted(needed, 'GPU')}, and hardware.gpus says {declared}"
+            )
     return list(dict.fromkeys(faults))
 
 
