@@ -209,8 +209,8 @@ def sglang(run: Run) -> None:
     sys.modules["sglang_serving"] = module  # dataclasses look their module up
     names = vars(module)
     names.update(
-        aiohttp=aiohttp, argparse=argparse, json=json, os=os, sys=sys, time=time, traceback=traceback,
-        dataclass=dataclass, field=field,
+        aiohttp=aiohttp, argparse=argparse, json=json, os=os, sys=sys, time=time,
+        traceback=traceback, dataclass=dataclass, field=field,
     )  # fmt: skip
     for file in ("utils.py", "serving.py"):
         _defined(Path(run.rivals) / "sglang" / "benchmark" / file, names)
