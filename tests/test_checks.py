@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tuner.hosts.checks import QUESTIONS, judged
-from tuner.hosts.gpu_checks import Check, Needs
 from tuner.hosts.gpu_health import GpuProcess, Gpus, GpuState
 from tuner.hosts.inspection import CpuUser, Disk, Inspected
+from tuner.hosts.questions import Check, Needs
 
 NEEDS = Needs(gpus=2, concurrency=1024, cuda=(12, 8))
 DISK = Disk(path="/data", free_gb=900.0, total_gb=1000.0, files_left=10_000_000, writable=True)

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from tuner.console.terminal import terminal
 from tuner.definitions.counted import counted
-from tuner.hosts.gpu_checks import Check
+from tuner.hosts.questions import Check
 from tuner.verbs.doctor import Diagnosis
 from tuner.views.words import plain
 

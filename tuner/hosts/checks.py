@@ -1,8 +1,9 @@
 """Is this machine fit for a night? One function a question, over one look at it. Pure."""
 
-from tuner.hosts.gpu_checks import GPU_QUESTIONS, Check, Needs, Question, State
+from tuner.hosts.gpu_checks import GPU_QUESTIONS
 from tuner.hosts.inspection import Disk, Inspected
 from tuner.hosts.processes import SHARED_MEMORY
+from tuner.hosts.questions import Check, Needs, Question, State
 from tuner.hosts.slots import PORTS_A_GPU, port_blocks
 
 _SHM = SHARED_MEMORY.rstrip("/")

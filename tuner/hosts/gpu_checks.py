@@ -1,13 +1,10 @@
 """Are the GPUs fit for a night? One function a question, over what was seen of them. Pure."""
 
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Sequence
 
-from tuner.frozen import Frozen
 from tuner.hosts.gpu_health import GpuState
 from tuner.hosts.inspection import Inspected
-
-State = Literal["ok", "warn", "fail", "unknown"]
+from tuner.hosts.questions import Check, Needs, Question, State
 
 FREE_GB = 1.0
 """What drivers and displays hold on a GPU that nobody uses."""
@@ -15,31 +12,6 @@ HOT_C = 70
 """An idle GPU that is hotter than this will be slowed down under load."""
 MARGIN_C = 5
 MEMORY_SHARE = 0.02
-
-
-class Check(Frozen):
-    """One question before a night: what was found, and the command or edit that mends it."""
-
-    name: str
-    state: State
-    found: str
-    mend: str = ""
-
-
-class Needs(Frozen):
-    """What a study asks of its host; without a study nothing is asked for by number.
-
-    `real_gpus` is False for a rehearsal, which has none. `cuda` is the CUDA that the engine was
-    built for, where it says.
-    """
-
-    gpus: int | None = None
-    real_gpus: bool = True
-    concurrency: int | None = None
-    cuda: tuple[int, int] | None = None
-
-
-Question = Callable[[Inspected, Needs], list[Check]]
 
 
 def used(seen: Inspected, needs: Needs) -> list[GpuState]:

@@ -14,8 +14,8 @@ from tuner.engines.interpreter import in_folder
 from tuner.errors import RecordsError, StudyError
 from tuner.frozen import Frozen
 from tuner.hosts.checks import judged
-from tuner.hosts.gpu_checks import Check, Needs
 from tuner.hosts.inspection import inspect_host
+from tuner.hosts.questions import Check, Needs
 from tuner.night.environment import changed_since
 from tuner.night.launches import launch_spec
 from tuner.night.opening import open_study
