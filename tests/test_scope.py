@@ -8,13 +8,14 @@ MORE = """parameters:
   tp-size: {type: choice, choices: [1, 2], default: 1}
   token: {env: API_KEY, type: choice, choices: [a, b], default: a}
   quick: {type: bool}
+  block: {type: choice, choices: [null, 16]}
   old: {type: bool, versions: "<0.5"}
   older: {flag: old, type: choice, choices: [a], versions: "<0.4"}
   kernels: {build: true, type: choice, choices: [null, patched]}
 """
 FIXED = """model: small
 fixed:
-  flags: {tp-size: 8, quick: false}
+  flags: {tp-size: 8, quick: false, block: null}
   env: {API_KEY: "${API_KEY}"}
 """
 
@@ -30,7 +31,7 @@ def test_everything_that_is_not_searched_is_said_and_no_secret(tmp_path):
     study = load_study(night)
     assert scope(study).sentences() == [
         "not in rehearsal 0.5.9: old (versions <0.5), older (versions <0.4)",
-        "pinned by fixed: tp-size = 8, token = (hidden), quick = false",
+        "pinned by fixed: tp-size = 8, token = (hidden), quick = false, block = null",
         "builds that the study does not have: patched",
         "hypotheses for other versions: new",
         "left out: old: changes old, which is not in this version",

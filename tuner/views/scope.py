@@ -5,6 +5,7 @@ from tuner.definitions.space import shown
 from tuner.definitions.validation import LoadedStudy
 from tuner.definitions.versions import admits
 from tuner.frozen import Frozen
+from tuner.views.words import spelt
 
 
 class Scope(Frozen):
@@ -24,7 +25,7 @@ class Scope(Frozen):
     def sentences(self) -> list[str]:
         """All of it in words, one sentence a line."""
         absent = [f"{name} (versions {versions})" for name, versions in self.absent.items()]
-        pinned = [f"{name} = {_spelt(value)}" for name, value in self.pinned.items()]
+        pinned = [f"{name} = {_written(value)}" for name, value in self.pinned.items()]
         said = [
             (f"not in {self.engine} {self.version}", absent),
             ("pinned by fixed", pinned),
@@ -64,5 +65,5 @@ def searched(study: LoadedStudy) -> int:
     return sum(each is None or len(each) > 1 for each in values)
 
 
-def _spelt(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
+def _written(value: Value) -> str:
+    return "null" if value is None else spelt(value)
