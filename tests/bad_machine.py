@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from subprocess import DEVNULL
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,6 +55,8 @@ class Machine:
     stack: ExitStack = field(default_factory=ExitStack)
     last: list[Callable[[], object]] = field(default_factory=list)
     """What is done once the folder was looked at."""
+    words: dict[str, str] = field(default_factory=dict)
+    """What stands in the command for what the preparations found."""
     launched: int = 0
     reserved: Callable[[int], None] = lambda port: None
     """Is told the port of each launch before it starts."""
@@ -407,6 +410,22 @@ def strangers(machine: Machine) -> None:
     port = listen(machine)
     block = tuple(range(port - 15, port + 1))
     machine.patch.setattr(slots, "port_blocks", lambda *_: iter([block]))
+
+
+@preparation
+def server(machine: Machine) -> None:
+    """A server that runs already and answers as answers.json says, at PORT of the command."""
+    serve(machine)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = subprocess.Popen([machine.path("serve"), "--port", str(port)], stdout=DEVNULL)
+    machine.stack.callback(process.wait)
+    machine.stack.callback(process.kill)
+    machine.words["PORT"] = str(port)
+    while True:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.02)
 
 
 @preparation

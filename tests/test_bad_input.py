@@ -149,7 +149,10 @@ def test_bad_input_is_told_in_exactly_these_words_and_loses_nothing(machine, nam
     last_resort = logging.lastResort  # pytest's own handlers would take its place
     assert last_resort is not None
     logging.getLogger().addHandler(last_resort)
-    words = shlex.split(case.command.replace("LONG", 300 * "n"))
+    command = case.command
+    for word, meant in {"LONG": 300 * "n", **machine.words}.items():
+        command = command.replace(word, meant)
+    words = shlex.split(command)
     code = typed(words, machine.patch)
     machine.stack.close()
     logging.getLogger().removeHandler(last_resort)

@@ -27,6 +27,7 @@ from tuner.views.plan import Plan
 from tuner.views.plan import plan as planned
 from tuner.views.results import Front, StudyView, front, study_view
 from tuner.views.scope import Scope, scope, searched
+from tuner.views.words import said_changes
 
 if TYPE_CHECKING:
     from tuner.search.searcher import Searcher
@@ -116,7 +117,7 @@ def not_ready(study: LoadedStudy) -> list[str]:
     for configuration in stated:
         needed = engines.create(launch_spec(study, configuration)).gpus_needed()
         if needed > declared:
-            what = results.changes(configuration.as_dict(), study) or "the baseline"
+            what = said_changes(results.changes(configuration.as_dict(), study))
             faults.append(
                 f"{what} needs {counted(needed, 'GPU')}, and hardware.gpus says {declared}"
             )
