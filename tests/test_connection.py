@@ -339,3 +339,19 @@ class _Deaf(Wire):
 
     def abort(self):
         pass
+
+
+def test_a_body_without_end_is_cut_off(monkeypatch):
+    monkeypatch.setattr("tuner.http.connection.MAX_BODY_BYTES", 1000)
+
+    async def pour(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        while not writer.is_closing():
+            writer.write(bytes(100))
+            await asyncio.sleep(0)
+
+    (raw,) = run(exchange_with(pour))
+    assert isinstance(raw.error, HttpProtocolError)
+    assert "an answer of more than 1000 bytes" in raw.error.message
+    assert len(raw.body) < 100_000

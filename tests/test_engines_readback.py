@@ -2,7 +2,15 @@
 
 import re
 
-from tuner.engines.readback import as_flags, gauges, labels, last_match, printed_pairs
+from tuner.engines.readback import (
+    as_flags,
+    gauges,
+    labels,
+    last_match,
+    number,
+    printed_pairs,
+    whole,
+)
 from tuner.flags.secrets import HIDDEN
 
 METRICS = """\
@@ -71,3 +79,19 @@ def test_the_last_match_of_a_log_counts():
     assert found is not None
     assert found[1] == "2"
     assert last_match(re.compile("x"), "") is None
+
+
+def test_what_is_no_finite_number_is_none():
+    assert [number(value) for value in ("1.5", 2, True)] == [1.5, 2.0, 1.0]
+    wrong = ("", "1.2.3", "NaN", "inf", None, [], {}, 10**400, "lots")
+    assert [number(value) for value in wrong] == [None] * len(wrong)
+    assert [whole(value) for value in ("12,345", 7.0, "x", None)] == [12345, 7, None, None]
+
+
+def test_samples_that_are_no_numbers_do_not_count():
+    assert gauges("a 1\na NaN\na lots\na 2\nb -Inf\n", "a", "b") == [3.0, None]
+
+
+def test_a_printed_value_that_python_cannot_take_stays_a_text():
+    deep = "[" * 5000
+    assert printed_pairs(f"a={deep}", between="=") == {"a": deep}

@@ -159,6 +159,17 @@ def test_jobs_at_once_share_nothing_and_wait_for_room(cluster: Cluster, tmp_path
     assert done.result.gpus == ("0", "1")
 
 
+def test_a_folder_that_cannot_be_made_is_told_and_costs_no_slot(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    for _ in range(3):
+        with pytest.raises(HostError, match="/file/new: cannot be made: Not a directory"):
+            cluster.submit(look_around, "text", gpus=2, folder=tmp_path / "file" / "new")
+    job = cluster.submit(look_around, "text", gpus=2, folder=tmp_path / "new")
+    assert any(isinstance(event, JobDone) for event in finish(cluster, job))
+
+
 def test_a_job_is_not_done_before_its_last_note_is_heard(cluster: Cluster, tmp_path: Path) -> None:
     done = JobDone(job=99, result=None)
     settled = Settled(survivors=0, notes=1, quarantined={})

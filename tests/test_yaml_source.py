@@ -271,3 +271,15 @@ def test_what_is_wrong_with_somebody_elses_file_is_said_alike(text, message):
     with pytest.raises(DefinitionError) as error:
         parse_foreign(text, name="x.yaml")
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("text", [r'a: "x\0y"', r'"a\x1b": 1', r'a: "\u0085"'])
+def test_a_control_character_that_is_written_as_an_escape_is_refused(text):
+    with pytest.raises(
+        DefinitionError, match=r"found the control character U\+00.., expected text"
+    ):
+        parse(text, name="a.yaml")
+
+
+def test_tabs_and_line_ends_are_text():
+    assert parse(r'a: "x\ty\n"', name="a.yaml").value == {"a": "x\ty\n"}

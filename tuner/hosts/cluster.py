@@ -106,7 +106,7 @@ class Cluster:
 
         None where every host with that many GPUs is busy, and for ten minutes after a host was
         lost, which may come back. Raises HostError where no host has that many GPUs outside of
-        quarantine and none is waited for.
+        quarantine and none is waited for, or the folder cannot be made.
         """
         if not self._session.alive():
             self._restart()
@@ -115,6 +115,7 @@ class Cluster:
             if self._roster.awaited():
                 return None
             raise _too_few(gpus, largest, self._roster.losses())
+        _make(folder)
         mark = f"{self._mark}-{self._count}"
         for host in list(self._roster.hosts):
             try:
@@ -185,13 +186,6 @@ class Cluster:
     def _launch(
         self, host: Host, mark: str, slot: Slot, function: Function, payload: Any, folder: Path
     ) -> int:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise HostError(
-                f"{error.filename or folder}: cannot be made: {error.strerror}",
-                hint=f"{remedy(error)}, then run again: the study continues.",
-            ) from error
         there = folder.resolve()
         if not host.local:
             there = fetch(host.agent.folder.remote(mark), _ANSWER_S, host.info.name)
@@ -344,6 +338,16 @@ class Cluster:
             if host not in self._roster.hosts:
                 quarantined = host.quarantined
                 self._settled(job, Settled(survivors=0, notes=0, quarantined=quarantined))
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise HostError(
+            f"{error.filename or folder}: cannot be made: {error.strerror}",
+            hint=f"{remedy(error)}, then run again: the study continues.",
+        ) from error
 
 
 def _too_few(gpus: int, largest: Host | None, losses: str) -> HostError:
