@@ -13,7 +13,8 @@ from tuner import engines
 from tuner.definitions.validation import LoadedStudy, load_study
 from tuner.errors import DefinitionError, EngineError, RecordsError
 from tuner.flags import probe
-from tuner.night.command_line import CommandLine, command_line
+from tuner.flags.catalogue import Catalogue, Flag
+from tuner.night.command_line import CommandLine, command_line, problems
 from tuner.night.environment import DEAD, remember_or_refuse
 from tuner.night.launches import launch_spec
 from tuner.night.opening import open_for_launches, open_study
@@ -94,6 +95,44 @@ def test_every_flag_that_the_engine_would_refuse_is_said_at_once_with_its_place(
         "study/space.yaml:9:36: parameters.enable-mscclpp.low: 'enable-mscclpp' is given 1, but it"
         " stands alone\n",
     )
+
+
+def test_a_flag_that_is_cut_short_is_to_be_written_in_full(study):
+    path = study(
+        RECORDED, "{--max-running: 512, cuda-graph-max: 8}", "  chunked-prefill: {type: bool}\n"
+    )
+    assert faults(path) == (
+        "study/study.yaml:4:11: fixed.flags.--max-running: found an abbreviation of"
+        " 'max-running-requests', write it in full\n"
+        "study/study.yaml:4:31: fixed.flags.cuda-graph-max: unknown flag 'cuda-graph-max', which is"
+        " short for cuda-graph-max-bs-decode and cuda-graph-max-bs-prefill and"
+        " cuda-graph-max-seq-len-prefill\n"
+        "  write the one that is meant\n"
+        "study/space.yaml:2:3: parameters.chunked-prefill: found an abbreviation of"
+        " 'chunked-prefill-size', write it in full\n"
+        "study/space.yaml:2:3: parameters.chunked-prefill: 'chunked-prefill-size' stands alone"
+        " here, but it takes a value"
+    )
+
+
+NEGATED = Catalogue(
+    engine="sglang",
+    version="1",
+    how="recorded",
+    flags=[Flag(name="caching", kind="negatable"), Flag(name="size", aliases=["long-size"])],
+)
+
+
+def test_one_flag_under_two_names_is_a_fault_also_where_only_the_parser_knows(study):
+    fixed = "{no-caching: true, caching: true, long-size: 1}"
+    path = study(RECORDED, fixed, "  size: {type: int, low: 1, high: 2}\n")
+    line = CommandLine(catalogues=(NEGATED,), unasked=())
+    assert [str(problem) for problem in problems(load_study(path), line)] == [
+        "study/study.yaml:4:29: fixed.flags.caching: the same flag as 'no-caching' at"
+        " study/study.yaml:4:11",
+        "study/space.yaml:2:3: parameters.size: the same flag as 'long-size', which is fixed at"
+        " study/study.yaml:4:44",
+    ]
 
 
 def test_a_choice_of_another_version_is_no_fault_of_this_one(study):

@@ -23,6 +23,7 @@ MADE = Catalogue(
         Flag(name="prefix-caching", kind="negatable"),
         Flag(name="trust", kind="bool"),
         Flag(name="token", kind="optional"),
+        Flag(name="tensor-parallel-size", aliases=["tp-size"]),
     ],
     variables=["SGLANG_ENABLE_SPEC_V2", "SGLANG_USE_AITER"],
 )
@@ -60,6 +61,18 @@ MADE = Catalogue(
             "write the one that is meant",
         ),
         (
+            "chunked",
+            "abbreviation",
+            "found an abbreviation of 'chunked-prefill-size', write it in full",
+            "",
+        ),
+        (
+            "--chunked_prefill.a",
+            "abbreviation",
+            "found an abbreviation of 'chunked-prefill-size', write it in full",
+            "write chunked-prefill-size.a",
+        ),
+        (
             "grpc-mode",
             "deprecated",
             "--grpc-mode is deprecated in sglang 0.5.23: use --smg-grpc-mode",
@@ -75,7 +88,9 @@ def test_a_name_is_judged_in_words(name, kind, message, hint):
     assert said.stops == (kind != "deprecated")
 
 
-@pytest.mark.parametrize("name", ["enable-mscclpp", "no-prefix-caching", "chunked-prefill-size.x"])
+@pytest.mark.parametrize(
+    "name", ["enable-mscclpp", "no-prefix-caching", "chunked-prefill-size.x", "tp"]
+)
 def test_nothing_is_said_of_a_flag_that_the_version_has(name):
     assert judge_name(MADE, name) is None
 

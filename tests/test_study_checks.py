@@ -62,6 +62,20 @@ def test_fixed_names_are_as_they_are_written():
     assert fixed_names(parse(STUDY, name="x"), "flags") == []
 
 
+def test_a_flag_is_fixed_once_under_any_of_its_names():
+    flags = "fixed: {flags: {tp: 8, tp-size: 4, --tp_size: 2, tensor-parallel-size: 1}}\n"
+    where = "x:6:24: fixed.flags.tp-size"
+    assert said_of(STUDY.replace("name: vllm", "name: sglang") + flags) == [
+        f"{where}: flag 'tp-size' again, first as 'tp' on line 6",
+        "x:6:36: fixed.flags.--tp_size: flag 'tp-size' again, first as 'tp' on line 6",
+        "x:6:50: fixed.flags.tensor-parallel-size: flag 'tensor-parallel-size' again, first as"
+        " 'tp' on line 6",
+    ]
+    assert said_of(STUDY + flags) == [
+        "x:6:36: fixed.flags.--tp_size: flag 'tp-size' again, first on line 6"
+    ]
+
+
 IMAGE = "engine: {name: vllm, image: i, containers: CONTAINERS, builds: {patched: {python: p}}}"
 
 

@@ -118,6 +118,31 @@ def test_what_is_fixed_is_pinned_also_outside_the_domain():
     }
 
 
+SGLANG = STUDY.replace("name: vllm", "name: sglang")
+
+
+@pytest.mark.parametrize("alias", ["tp", "--tp", "tensor_parallel_size", "tp-size"])
+def test_an_alias_of_a_fixed_flag_pins_as_well(alias):
+    fixed = f"fixed: {{flags: {{{alias}: 8}}}}\n"
+    said, (space, baseline) = checked(SGLANG + fixed, PINNED)
+    assert said == []
+    assert space.pinned == {"tp-size": 8}
+    assert space.settings(baseline).flags == {"ep-size": 1}
+    said, both = checked(SGLANG + fixed + "baseline: {tp-size: 2}\n", PINNED)
+    assert said == ["x:7:12: baseline.tp-size: set here and fixed at x:6:17\n  keep one"]
+    assert both is None
+
+
+def test_two_names_of_one_flag_may_not_be_searched_both():
+    both = (
+        "parameters:\n  tp-size: {type: int, low: 1, high: 8}\n  tp: {type: int, low: 1, high: 8}\n"
+    )
+    assert checked(STUDY, both)[0] == []
+    assert checked(SGLANG, both)[0] == [
+        "s:3:3: parameters.tp: sets the same flag tp as 'tp-size' on line 2"
+    ]
+
+
 def test_a_hypothesis_that_a_pin_rules_out_is_left_out_and_no_fault():
     said, (space, _) = checked(STUDY + "fixed: {flags: {tp-size: 4}}\n", PINNED)
     assert said == []

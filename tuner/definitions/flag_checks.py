@@ -10,6 +10,7 @@ from tuner.definitions.space import flag_of
 from tuner.definitions.study_checks import fixed_names
 from tuner.definitions.validation import LoadedStudy
 from tuner.definitions.yaml_source import Place, Source
+from tuner.flags.aliases import one_name
 from tuner.flags.catalogue import Catalogue
 from tuner.flags.names import canonical
 
@@ -23,6 +24,7 @@ def check_flags(study: LoadedStudy, catalogues: Sequence[Catalogue], findings: F
     check = _Check(study=study, catalogues=catalogues, findings=findings)
     check.fixed()
     check.searched()
+    check.twice()
 
 
 def flag_notes(study: LoadedStudy, catalogues: Sequence[Catalogue]) -> list[str]:
@@ -110,6 +112,36 @@ class _Check:
                 continue
             judged = [judge_value(c, flag, value, style) for c in self.catalogues]
             self._note(source, (*place, *at), judged, key=not at, every=True)
+
+    def twice(self) -> None:
+        """Flags of one launch that are one flag under two names: `x` and `no-x`, or an alias that
+        this version alone has."""
+        if not self.catalogues:
+            return
+        study, space, source = self.study, self.study.space, self.study.sources["study"]
+        said: dict[str, str] = {}
+        for written in fixed_names(source, "flags"):
+            first = said.setdefault(self._own_name(written), written)
+            if not self._is_one(first, written):
+                where = source.where(("fixed", "flags", first), key=True)
+                message = f"the same flag as '{canonical(first)}' at {where}"
+                self.findings.add(source, ("fixed", "flags", written), message, key=True)
+        for name in space.parameters.keys() - space.pinned.keys():
+            flag = flag_of(name, space.definition.parameters[name])
+            first = said.get(self._own_name(flag), "") if flag is not None else ""
+            if first:
+                where = source.where(("fixed", "flags", first), key=True)
+                message = f"the same flag as '{canonical(first)}', which is fixed at {where}"
+                place = ("parameters", name)
+                self.findings.add(study.sources["space"], place, message, key=True)
+
+    def _own_name(self, written: str) -> str:
+        found = self.catalogues[0].by_name.get(canonical(written))
+        return canonical(written) if found is None else found.name
+
+    def _is_one(self, first: str, written: str) -> bool:
+        engine = self.study.definition.engine.name
+        return one_name(engine, first) == one_name(engine, written)
 
     def _note(
         self,

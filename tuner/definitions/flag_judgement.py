@@ -5,6 +5,7 @@ from typing import Literal
 
 from tuner.definitions.domain import show
 from tuner.definitions.nearest import did_you_mean, nearest
+from tuner.flags.aliases import one_name
 from tuner.flags.catalogue import VARIABLES, Catalogue, Flag, Kind
 from tuner.flags.names import Value, canonical
 from tuner.flags.renamed import renamed
@@ -34,7 +35,7 @@ _BOOL_SAID: Mapping[str, str] = {
 class Judgement(Frozen):
     """What a version says to a flag, in words; one that does not stop a launch is a note."""
 
-    kind: Literal["unknown", "renamed", "deprecated", "choice", "form"]
+    kind: Literal["unknown", "abbreviation", "renamed", "deprecated", "choice", "form"]
     message: str
     hint: str = ""
 
@@ -47,7 +48,7 @@ class Judgement(Frozen):
 def judge_name(catalogue: Catalogue, name: str) -> Judgement | None:
     """What the version says to a flag of this name; None where it has it and means to keep it."""
     flag = catalogue.find(name)
-    if flag is None:
+    if flag is None or _is_cut_short(catalogue, flag, name):
         return _unknown(catalogue, canonical(name))
     return None if flag.deprecated is None else _deprecated(catalogue, flag)
 
@@ -83,13 +84,26 @@ def judge_variable(catalogue: Catalogue, name: str) -> str | None:
     return f"{name}: read by nothing in {catalogue.title}{meant}"
 
 
+def _is_cut_short(catalogue: Catalogue, flag: Flag, name: str) -> bool:
+    """Whether this is no name of the flag: a parser takes it, and nothing that pins, compares or
+    reads back the flag by its name does."""
+    head = canonical(name).partition(".")[0]
+    engine = catalogue.engine
+    return head not in catalogue.by_name and one_name(engine, head) != one_name(engine, flag.name)
+
+
 def _unknown(catalogue: Catalogue, name: str) -> Judgement:
     known = catalogue.by_name
     new = renamed(catalogue.engine, name, known)
     if new is not None:
         message = f"unknown flag '{name}': {catalogue.title} has '{new}' for it"
         return Judgement(kind="renamed", message=message, hint=f"write --{new}")
-    longer = sorted({flag.name for n, flag in known.items() if n.startswith(name)})
+    head, dot, rest = name.partition(".")
+    longer = sorted({flag.name for n, flag in known.items() if head and n.startswith(head)})
+    if len(longer) == 1:
+        message = f"found an abbreviation of '{longer[0]}', write it in full"
+        hint = f"write {longer[0]}{dot}{rest}"
+        return Judgement(kind="abbreviation", message=message, hint=hint if dot else "")
     if longer:
         message = f"unknown flag '{name}', which is short for {' and '.join(longer)}"
         return Judgement(kind="unknown", message=message, hint="write the one that is meant")

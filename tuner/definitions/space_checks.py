@@ -23,6 +23,7 @@ from tuner.definitions.nearest import did_you_mean
 from tuner.definitions.space import Space, flag_of
 from tuner.definitions.versions import is_specifier
 from tuner.definitions.yaml_source import Place, Source
+from tuner.flags.aliases import one_name
 from tuner.flags.names import is_variable
 from tuner.flags.secrets import is_secret_variable
 
@@ -41,11 +42,16 @@ def target_of(name: str, parameter: Parameter) -> tuple[str, str]:
     return "flag", flag_of(name, parameter) or ""
 
 
-def same_targets(parameters: Mapping[str, Parameter]) -> Iterator[tuple[str, str]]:
-    """Each parameter that sets what another before it sets, with every such other."""
+def same_targets(
+    parameters: Mapping[str, Parameter], engine: str = ""
+) -> Iterator[tuple[str, str]]:
+    """Each parameter that sets what another before it sets, with every such other; with an engine
+    also under another name of its."""
     owners: dict[tuple[str, str], list[str]] = {}
     for name, parameter in parameters.items():
-        before = owners.setdefault(target_of(name, parameter), [])
+        kind, target = target_of(name, parameter)
+        one = one_name(engine, target) if kind == "flag" else target
+        before = owners.setdefault((kind, one), [])
         yield from ((name, other) for other in before)
         before.append(name)
 

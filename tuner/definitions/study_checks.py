@@ -7,6 +7,7 @@ from tuner.definitions.findings import Findings
 from tuner.definitions.models import Launch, StudyDefinition
 from tuner.definitions.versions import is_version
 from tuner.definitions.yaml_source import Place, Source
+from tuner.flags.aliases import one_name
 from tuner.flags.names import canonical
 
 RESERVED: Mapping[str, str] = {
@@ -20,10 +21,10 @@ RESERVED: Mapping[str, str] = {
 def check_study(source: Source, study: StudyDefinition, findings: Findings) -> None:
     """Note what is wrong with a study by itself."""
     faults = [*_engine_faults(study), *_container_faults(study), *_version_faults(study)]
-    faults += [*_hardware_faults(study), *_budget_faults(study)]
+    faults += [*_serve_faults(study), *_hardware_faults(study), *_budget_faults(study)]
     for place, message, hint in faults:
         findings.add(source, place, message, hint, key=True)
-    _check_fixed(source, findings)
+    _check_fixed(source, study.engine.name, findings)
 
 
 def fixed_names(source: Source, kind: str) -> list[str]:
@@ -52,6 +53,14 @@ def _engine_faults(study: StudyDefinition) -> Iterator[Fault]:
     if not rehearsal and engine.surface is not None:
         message = f"found a surface, but {engine.name} is a real engine"
         yield ("engine", "surface"), message, "only a rehearsal has one"
+
+
+def _serve_faults(study: StudyDefinition) -> Iterator[Fault]:
+    engine = study.engine
+    images = [launch for launch in (engine, *engine.builds.values()) if launch.image is not None]
+    if study.serve.publish and not (images and engine.containers.network == "bridge"):
+        message = "found publish, but no launch is an image on the bridge network"
+        yield ("serve", "publish"), message, "'host' and 'port' say where it listens"
 
 
 def _hardware_faults(study: StudyDefinition) -> Iterator[Fault]:
@@ -101,7 +110,7 @@ def _budget_faults(study: StudyDefinition) -> Iterator[Fault]:
         yield ("budget",), "no limit", "name at least one of trials, hours, deadline"
 
 
-def _check_fixed(source: Source, findings: Findings) -> None:
+def _check_fixed(source: Source, engine: str, findings: Findings) -> None:
     seen: dict[str, str] = {}
     for written in fixed_names(source, "flags"):
         place, flag = ("fixed", "flags", written), canonical(written)
@@ -110,7 +119,9 @@ def _check_fixed(source: Source, findings: Findings) -> None:
         if not flag:
             message = "found dashes alone, expected the name of a flag"
             findings.add(source, place, message, key=True)
-        if flag in seen:
-            line, _ = source.mark(("fixed", "flags", seen[flag]), key=True)
-            findings.add(source, place, f"flag '{flag}' again, first on line {line}", key=True)
-        seen.setdefault(flag, written)
+        first = seen.setdefault(one_name(engine, flag), written)
+        if first != written:
+            line, _ = source.mark(("fixed", "flags", first), key=True)
+            as_what = "" if canonical(first) == flag else f" as '{canonical(first)}'"
+            message = f"flag '{flag}' again, first{as_what} on line {line}"
+            findings.add(source, place, message, key=True)

@@ -23,19 +23,20 @@ from tuner.definitions.space_checks import note_same_target, same_targets, targe
 from tuner.definitions.study_checks import RESERVED, fixed_names
 from tuner.definitions.yaml_source import Place, Source
 from tuner.errors import SpaceError
-from tuner.flags.names import canonical
+from tuner.flags.aliases import one_name
 
 
 def space_of(
     study: StudyDefinition, definition: SpaceDefinition, version: str | None = None
 ) -> Space:
     """The space as it is for this study: in this version, with what is fixed pinned."""
-    fixed = study.fixed
+    engine, fixed = study.engine.name, study.fixed
+    flags = {one_name(engine, flag): value for flag, value in fixed.flags.items()}
     pins: dict[str, Value] = {}
     for name, parameter in definition.parameters.items():
         kind, target = target_of(name, parameter)
-        if kind == "flag" and target in fixed.flags:
-            pins[name] = pinned_value(parameter, fixed.flags[target])
+        if kind == "flag" and one_name(engine, target) in flags:
+            pins[name] = pinned_value(parameter, flags[one_name(engine, target)])
         elif kind == "variable" and target in fixed.env:
             pins[name] = pinned_value(parameter, fixed.env[target])
     unsaid = [name for name, value in study.baseline.items() if value is None]
@@ -79,9 +80,10 @@ class _Pair:
                 message = f"'{target}' cannot be searched: {RESERVED[target]}"
                 self.findings.add(self.space_source, ("parameters", name), message, key=True)
         declared = self.space.definition.parameters
-        for name, other in same_targets(parameters):
-            if declared[name].versions != declared[other].versions:
-                where = f", and {self._engine} has both"
+        for name, other in same_targets(parameters, self.study.engine.name):
+            dated = declared[name].versions != declared[other].versions
+            if dated or target_of(name, declared[name]) != target_of(other, declared[other]):
+                where = f", and {self._engine} has both" if dated else ""
                 note_same_target(self.space_source, declared, name, other, self.findings, where)
 
     @property
@@ -153,8 +155,9 @@ class _Pair:
     def _where_fixed(self, name: str) -> str:
         kind, target = target_of(name, self.space.definition.parameters[name])
         group = "flags" if kind == "flag" else "env"
-        names = fixed_names(self.source, group)
-        same = (n for n in names if (canonical(n) if kind == "flag" else n) == target)
+        engine, names = self.study.engine.name, fixed_names(self.source, group)
+        one = one_name(engine, target) if kind == "flag" else target
+        same = (n for n in names if (one_name(engine, n) if kind == "flag" else n) == one)
         return self.source.where(("fixed", group, next(same)), key=True)
 
     def _obstacle(
