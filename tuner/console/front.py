@@ -21,8 +21,7 @@ def show_front(front: Front) -> None:
     """The front as a picture and as a table; below it the baseline, where it is not on it."""
     out = terminal()
     if not front.points:
-        words = "No configuration has completed its ladder yet."
-        out.print(*label(front.rehearsal), words, sep="\n")
+        out.print(*label(front.rehearsal), front.why_empty, sep="\n")
         return
     out.print(*label(front.rehearsal), _chart(front), sep="\n")
     table = Table("", "at", front.x, front.y, "trials", "configuration", box=None, show_edge=False)

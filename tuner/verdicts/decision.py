@@ -25,6 +25,15 @@ from tuner.verdicts.effects import (
     odd_ones,
     pooled_noise,
 )
+from tuner.verdicts.limits import (
+    Kept,
+    baseline_breaches,
+    broken_words,
+    infeasible_words,
+    kept,
+    unconfirmed_words,
+    worst,
+)
 from tuner.verdicts.score import Breach, slo_breaches
 
 MIN_DRIFT_LAUNCHES = 4
@@ -87,7 +96,8 @@ class Conclusion:
     """What the study found, in a sentence that can be quoted alone.
 
     `effect` is the winner's, or where there is none the best finalist's. `detectable_percent` is
-    the gain that as many fresh launches (two at least) would likely have shown.
+    the gain that as many fresh launches (two at least) would likely have shown; None where no
+    configuration that keeps the limits was measured beside the baseline.
     """
 
     winner_key: str | None
@@ -140,19 +150,22 @@ def conclusion(
     """
     arms = Arms(records, objective, baseline_key)
     floor, slope = _noise_floor(arms), _drift(arms)
-    baseline_breaches = _baseline_breaches(arms)
+    breaches, limits = baseline_breaches(arms), kept(arms)
     keys = arms.confirmed_keys()
     error = 1 - objective.decision.confidence
     tests = sum(len(arms.fresh(key)) >= FRESH_LAUNCHES for key in keys)
     confidence = 1 - min(error, 2 * error / max(tests, 1))
-    judged = tuple(_finalist(arms, key, confidence, bool(baseline_breaches)) for key in keys)
+    judged = tuple(_finalist(arms, key, confidence, bool(breaches)) for key in keys)
     winner = _best(f for f in judged if not f.refused)
     shown = winner or _best(judged)
     most = max([len(finalist.trials) for finalist in judged], default=0)
-    detectable = floor.detectable_percent(max(most, FRESH_LAUNCHES))
-    found = (
-        _won(winner, baseline_breaches) if winner else _nothing_won(arms, judged, shown, detectable)
-    )
+    detectable = floor.detectable_percent(max(most, FRESH_LAUNCHES)) if limits.within else None
+    if winner:
+        found = _won(winner, breaches)
+    elif breaches and limits.measured:
+        found = infeasible_words(breaches, limits) or _unconfirmed(breaches, limits, judged)
+    else:
+        found = _nothing_won(arms, judged, shown, detectable)
     return Conclusion(
         winner_key=winner.key if winner else None,
         effect=shown.effect if shown else None,
@@ -168,7 +181,7 @@ def _finalists(arms: Arms) -> list[str]:
     baseline = arms.scores(arms.baseline)
     if not baseline:
         return []
-    bar = -math.inf if _baseline_breaches(arms) else _mean(baseline)
+    bar = -math.inf if baseline_breaches(arms) else _mean(baseline)
     candidates = arms.candidates()
     estimates = {
         key: _mean(samples)
@@ -193,7 +206,7 @@ def _still_open(arms: Arms, key: str, group: Iterable[TrialRecord]) -> bool:
     fresh = arms.fresh(key)
     found = compare(arms, fresh, arms.baseline) if len(fresh) >= FRESH_LAUNCHES else None
     refuted = found and judge(found, arms.objective.decision) in ("no effect", "regresses")
-    return not refuted or bool(_baseline_breaches(arms))
+    return not refuted or bool(baseline_breaches(arms))
 
 
 def _noise_floor(arms: Arms) -> NoiseFloor:
@@ -216,13 +229,6 @@ def _noise_floor(arms: Arms) -> NoiseFloor:
 def _drift(arms: Arms) -> Drift | None:
     """How the baseline itself changed through the night; None with too few launches."""
     return drift(arms.scores(arms.baseline), confidence=arms.objective.decision.confidence)
-
-
-def _baseline_breaches(arms: Arms) -> tuple[Breach, ...]:
-    """The limits that the baseline broke, where most of its launches broke one."""
-    found = [slo_breaches(record.rungs, arms.objective) for record in arms.baseline]
-    broken = [breaches for breaches in found if breaches]
-    return broken[0] if 2 * len(broken) > len(found) else ()
 
 
 def _finalist(arms: Arms, key: str, confidence: float, baseline_infeasible: bool) -> Finalist:
@@ -282,14 +288,20 @@ def _best(finalists: Iterable[Finalist]) -> Finalist | None:
     return max(measured, key=lambda f: f.effect.gain_percent if f.effect else 0.0, default=None)
 
 
-def _won(winner: Finalist, baseline_breaches: Sequence[Breach]) -> str:
+def _won(winner: Finalist, breaches: Sequence[Breach]) -> str:
     launches = f"from {len(winner.trials)} fresh launches"
-    if baseline_breaches:
+    if breaches:
         return (
-            f"Keeps to every limit, where the baseline breaks {baseline_breaches[0]}:"
+            f"Keeps to every limit, where the baseline breaks {worst(breaches)}:"
             f" {winner.effect} against the baseline {launches}."
         )
     return f"{winner.effect} over the baseline {launches}."
+
+
+def _unconfirmed(breaches: Sequence[Breach], limits: Kept, judged: Sequence[Finalist]) -> str:
+    best = _best(judged) or next(iter(judged), None)
+    why = f"the best that was launched afresh: {best.refused}" if best else "none launched afresh"
+    return unconfirmed_words(breaches, limits, why)
 
 
 def _nothing_won(
@@ -298,7 +310,13 @@ def _nothing_won(
     if not arms.scores(arms.baseline):
         return "Nothing can be concluded: no launch of the baseline measured the whole ladder."
     if not any(arms.scores(group) for group in arms.candidates().values()):
-        return "No verdict: nothing but the baseline was measured over the whole ladder yet."
+        broken = broken_words(arms, arms.baseline)
+        return (
+            "No verdict: nothing but the baseline was measured over the whole ladder yet"
+            f"{', and it ' if broken else ''}{broken}."
+        )
+    if infeasible := infeasible_words((), kept(arms)):
+        return infeasible
     likely = f" A gain of {detectable:.1f} % would likely have been found." if detectable else ""
     if shown:
         best = f"The best of {len(judged)} launched afresh" if len(judged) > 1 else "The finalist"

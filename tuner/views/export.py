@@ -16,7 +16,9 @@ from tuner.frozen import Frozen
 from tuner.night.environment import changed_since, remembered
 from tuner.night.launches import launch_command, launch_spec
 from tuner.records import TrialRecord
+from tuner.verdicts.arms import Arms
 from tuner.verdicts.decision import conclusion
+from tuner.verdicts.limits import broken_words
 from tuner.views.replica_set import replica_commands
 from tuner.views.results import outcome_words, rehearsal
 
@@ -117,9 +119,11 @@ def export(study: LoadedStudy, records: Sequence[TrialRecord], trial: int | None
 def _choose(
     study: LoadedStudy, records: Sequence[TrialRecord], trial: int | None
 ) -> tuple[Configuration, int | None, str]:
+    arms = Arms(records, study.objective, study.baseline.key)
     if trial is not None:
         record = find(records, trial)
         why = f"Trial {trial}, as asked for: {outcome_words(study, record)}."
+        why += _warned(arms, [record])
         return study.space.configuration(record.values), trial, why
     changed = changed_since(study)
     if changed:
@@ -130,8 +134,14 @@ def _choose(
     verdict = conclusion(records, study.objective, study.baseline.key)
     winner = next((r for r in records if r.key == verdict.winner_key), None)
     if winner is None:
-        return study.baseline, None, f"{verdict.sentence} This is the baseline."
+        why = f"{verdict.sentence} This is the baseline.{_warned(arms, arms.baseline)}"
+        return study.baseline, None, why
     return study.space.configuration(winner.values), winner.number, verdict.sentence
+
+
+def _warned(arms: Arms, launches: Sequence[TrialRecord]) -> str:
+    broken = broken_words(arms, launches)
+    return f" WARNING: it {broken}." if broken else ""
 
 
 def find(records: Sequence[TrialRecord], number: int) -> TrialRecord:

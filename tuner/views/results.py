@@ -24,6 +24,7 @@ from tuner.verdicts.analysis import (
 )
 from tuner.verdicts.decision import Conclusion, conclusion, reference
 from tuner.verdicts.ledger import LedgerRow, ledger, null_results
+from tuner.verdicts.limits import worst
 from tuner.verdicts.score import rung_ratios, score, slo_breaches
 
 SCHEMA = 1
@@ -106,7 +107,7 @@ class Front(Frozen):
     """The configurations that no other beats in both metrics, and those that are `beaten`.
 
     `baseline_key` is the key of the baseline's points, on the front or not; `changes` holds what
-    each configuration changes, by key.
+    each configuration changes, by key; `why_empty` says why there is no point at all.
     """
 
     schema_number: int = SCHEMA
@@ -118,6 +119,7 @@ class Front(Frozen):
     beaten: list[ParetoPoint] = []
     baseline_key: str = ""
     changes: dict[str, dict[str, Value]]
+    why_empty: str = ""
 
 
 def study_view(study: LoadedStudy, records: Records, ended: str = "") -> StudyView:
@@ -164,7 +166,23 @@ def front(study: LoadedStudy, records: Records, x: str, y: str) -> Front:
         beaten=[point for point in compared if point not in points],
         baseline_key=key,
         changes={point.key: values[point.key] for point in compared},
+        why_empty="" if compared else _why_empty(study, records),
     )
+
+
+def _why_empty(study: LoadedStudy, records: Records) -> str:
+    whole = [record for record in records if record.outcome == "completed"]
+    if not whole:
+        return "No configuration has completed its ladder yet."
+    found = [slo_breaches(record.rungs, study.objective) for record in whole]
+    if not all(found):
+        return "No launch that kept every limit shows both metrics."
+    several = (
+        f"All {len(whole)} launches that completed break"
+        if len(whole) > 1
+        else ("The one launch that completed breaks")
+    )
+    return f"{several} a limit, so that nothing is feasible; the worst: {worst(sum(found, ()))}."
 
 
 def name(study: LoadedStudy) -> str:

@@ -191,7 +191,7 @@ def trade_offs(front: Front) -> list[Html]:
     """The front as a drawing, and its points."""
     drawn = picture(front)
     if drawn is None:
-        return [element("p", "No configuration has completed its ladder yet.")]
+        return [element("p", front.why_empty)]
     key = (
         "Green: no other is better in both. Grey: beaten. Squares: the baseline."
         " Hollow: a single launch."

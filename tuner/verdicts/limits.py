@@ -1,0 +1,102 @@
+"""Who keeps the limits of an objective, and who breaks them by how much, in words. Pure."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tuner.definitions.counted import counted
+from tuner.records import TrialRecord
+from tuner.verdicts.arms import Arms
+from tuner.verdicts.score import Breach, slo_breaches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """How many of the configurations beside the baseline kept every limit in every launch.
+
+    Of those `measured` over the whole ladder; `nearest` is the one launch, of all that broke a
+    limit, whose worst number is nearest to it: its trial, and that number.
+    """
+
+    measured: int
+    within: int
+    nearest: tuple[int, Breach] | None
+
+    @property
+    def none(self) -> bool:
+        """Whether configurations were measured and every one of them breaks a limit."""
+        return self.measured > 0 and self.within == 0
+
+
+def kept(arms: Arms) -> Kept:
+    """What the configurations beside the baseline make of the limits."""
+    whole = [group for group in arms.candidates().values() if arms.scores(group)]
+    clean = [group for group in whole if not any(_breaches(arms, record) for record in group)]
+    launches = [*arms.baseline, *(record for group in whole for record in group)]
+    tried = [record for record in launches if arms.scores([record])]
+    broke = {r.number: worst(found) for r in tried if (found := _breaches(arms, r))}
+    nearest = min(broke.items(), key=lambda pair: _times(pair[1]), default=None)
+    return Kept(measured=len(whole), within=len(clean), nearest=nearest)
+
+
+def baseline_breaches(arms: Arms) -> tuple[Breach, ...]:
+    """The limits that the baseline broke, where most of its launches broke one."""
+    found = [_breaches(arms, record) for record in arms.baseline if record.rungs]
+    broken = [breaches for breaches in found if breaches]
+    return tuple(b for each in broken for b in each) if 2 * len(broken) > len(found) else ()
+
+
+def broken_words(arms: Arms, launches: Sequence[TrialRecord]) -> str:
+    """`breaks LIMIT at 8: found 9 in 2 of 3 launches`, by the worst number; empty where none."""
+    measured = [record for record in launches if record.rungs]
+    found = [breaches for r in measured if (breaches := _breaches(arms, r))]
+    if not found:
+        return ""
+    said = f"breaks {worst(b for breaches in found for b in breaches)}"
+    return said + (f" in {len(found)} of {len(measured)} launches" if len(measured) > 1 else "")
+
+
+def worst(breaches: Iterable[Breach]) -> Breach:
+    """The one furthest from its limit, as a ratio; what could not be seen comes last."""
+    return max(breaches, key=_times)
+
+
+def infeasible_words(breaches: Sequence[Breach], found: Kept) -> str:
+    """That nobody keeps the limits, or who alone does; empty where that is not so."""
+    if not found.none or found.nearest is None:
+        return ""
+    trial, breach = found.nearest
+    nearest = f"nearest to its limit is trial {trial}: {breach}"
+    one = found.measured == 1
+    those = f"the {counted(found.measured, 'other configuration')} that {'was' if one else 'were'}"
+    break_one = f"{those} measured {'breaks' if one else 'break'} one"
+    if not breaches:
+        return f"No configuration beats the baseline: it keeps every limit, {break_one}; {nearest}."
+    return (
+        f"Nothing is feasible: the baseline breaks {worst(breaches)}, and"
+        f" {break_one.removesuffix(' one')} a limit too; {nearest}."
+    )
+
+
+def unconfirmed_words(breaches: Sequence[Breach], found: Kept, why: str) -> str:
+    """That some configuration kept the limits where the baseline does not, and is no winner yet."""
+    return (
+        f"The baseline breaks {worst(breaches)}; {found.within} of"
+        f" {counted(found.measured, 'other configuration')} kept every limit, and none is a winner"
+        f" yet: {why}."
+    )
+
+
+def _breaches(arms: Arms, record: TrialRecord) -> tuple[Breach, ...]:
+    return slo_breaches(record.rungs, arms.objective)
+
+
+def _times(breach: Breach) -> float:
+    """How many times beyond its limit; never the worst where there was nothing to see."""
+    operator, bound = breach.limit.split()[-2:]
+    if breach.found is None:
+        return 0.0
+    beyond, within = (breach.found, float(bound))
+    if operator.startswith(">"):
+        beyond, within = within, beyond
+    return beyond / within if within else math.inf
