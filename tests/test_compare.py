@@ -76,7 +76,10 @@ def test_what_is_surely_inside_the_band_is_within_noise(night):
     won(night)
     found = compare(night, "baseline", "fa3")
     assert set(judged(found).values()) == {"within noise"}
-    assert "within noise: surely less than 3 % apart" in found.score.words
+    assert re.match(
+        r"-0\.1 % \(90 % interval -0\.\d to \+0\.\d\); within noise: surely less than 3 % apart$",
+        found.score.words,
+    )
 
 
 def test_what_noise_leaves_open_says_how_many_launches_would_decide(night):

@@ -173,6 +173,7 @@ def test_a_true_gain_inside_the_band_is_no_winner():
     found = concluded(with_winner(0.01, sd=0.001))
     assert found.winner_key is None
     assert "inside the band of 3 % that counts as none" in found.sentence
+    assert "(90 % interval" in found.sentence
 
 
 def test_an_undecided_finalist_says_what_would_decide():

@@ -84,6 +84,15 @@ def test_identical_launches_have_no_noise_and_say_so():
     assert judge(effect(group(0.02), group(0.02, 0.02)), DECISION) == "no effect"
 
 
+def test_no_effect_is_said_with_the_interval_that_it_rests_on():
+    found = effect(group(0.013, 0.013), group(-0.009, 0.0, 0.009))
+    assert judge(found, DECISION) == "no effect"
+    assert found.high_percent > 3
+    assert found.narrowed.high_percent < 3
+    assert found.judged("no effect") == "+1.3 % (90 % interval -0.3 to +2.9)"
+    assert found.judged("helps") == str(found) == "+1.3 % (95 % interval -0.8 to +3.5)"
+
+
 def test_an_effect_needs_both_sides():
     with pytest.raises(ValueError, match="at least one launch of each side"):
         effect([], group(0.1))

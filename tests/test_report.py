@@ -94,6 +94,7 @@ def test_where_nothing_won_the_best_finalist_stands_beside_the_baseline(night):
     assert "Winner" not in text
     assert "the best finalist, tok/s" in text
     assert "--chunked-prefill-size 2048" in text
+    assert "(90 % interval " in rows(page, "The ladder")[0][7]
     assert rows(page, "The ladder")[0][8] == "within noise: surely less than 3 % apart"
 
 

@@ -283,6 +283,10 @@ def _not_better(found: Effect, judgement: Judgement | None, objective: Objective
     return "inconclusive" + (f"; {more} more launches of each side would decide" if more else "")
 
 
+def _said(finalist: Finalist) -> str:
+    return finalist.effect.judged(finalist.judgement) if finalist.effect else "not measured"
+
+
 def _best(finalists: Iterable[Finalist]) -> Finalist | None:
     measured = [finalist for finalist in finalists if finalist.effect is not None]
     return max(measured, key=lambda f: f.effect.gain_percent if f.effect else 0.0, default=None)
@@ -320,7 +324,7 @@ def _nothing_won(
     likely = f" A gain of {detectable:.1f} % would likely have been found." if detectable else ""
     if shown:
         best = f"The best of {len(judged)} launched afresh" if len(judged) > 1 else "The finalist"
-        said = f"{best}: {shown.effect}, {shown.refused}."
+        said = f"{best}: {_said(shown)}, {shown.refused}."
         return f"No configuration beats the baseline beyond noise. {said}{likely}"
     if judged:
         return f"No configuration is shown to beat the baseline: {judged[0].refused}."

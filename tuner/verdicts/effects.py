@@ -9,7 +9,7 @@ t-interval. Quantiles of Student's t are scipy.special's: scipy.stats takes seco
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from scipy.special import stdtrit
@@ -85,6 +85,21 @@ class Effect:
             return None
         half = t_quantile(confidence, self.df) * self.standard_error
         return self.log_gain - half, self.log_gain + half
+
+    @property
+    def narrowed(self) -> "Effect":
+        """The same gain with the interval that "no effect" rests on, of two one-sided tests each
+        at `confidence`: 90 % for 95 %."""
+        confidence = 1 - 2 * (1 - self.confidence)
+        bounds = self.interval(confidence)
+        if bounds is None:
+            return self
+        low, high = map(percent, bounds)
+        return replace(self, low_percent=low, high_percent=high, confidence=confidence)
+
+    def judged(self, judgement: Judgement | None) -> str:
+        """The gain in words, with the interval that this judgement rests on."""
+        return str(self.narrowed if judgement == "no effect" else self)
 
     def __str__(self) -> str:
         if self.low_percent is None or self.high_percent is None:

@@ -250,7 +250,7 @@ def _measured(
         return _Finding(verdict="inconclusive", words=f"inconclusive: {cause}", cause=cause)
     verdict = judge(effect, decision)
     times = "one launch" if effect.launches == 1 else f"{effect.launches} launches"
-    said = f"{_VERDICT_WORDS[verdict]}: {effect} over {over} from {times}"
+    said = f"{_VERDICT_WORDS[verdict]}: {effect.judged(verdict)} over {over} from {times}"
     if verdict == "no effect":
         said += f", inside the band of {decision.equivalence_percent:g} % that counts as none"
     if verdict == "inconclusive":

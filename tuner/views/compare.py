@@ -135,7 +135,7 @@ def _words(
         "undecided": "within noise, undecided"
         + (f": {more} more launches of each side would decide" if more else ""),
     }[verdict]
-    return f"{found}; {meant}"
+    return f"{found.narrowed if verdict == 'within noise' else found}; {meant}"
 
 
 def _sentence(a: Side, b: Side, whole: Difference, rungs: Sequence[Difference]) -> str:

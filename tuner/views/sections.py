@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tuner.records import TrialRecord
-from tuner.verdicts.effects import Effect
 from tuner.verdicts.ledger import LedgerRow
-from tuner.views.compare import Comparison
+from tuner.views.compare import Comparison, Difference
 from tuner.views.export import Export
 from tuner.views.html import Html, element, table
 from tuner.views.picture import picture
@@ -82,12 +81,12 @@ def ladder(
             row.concurrency,
             *_cells(baseline, row.concurrency or 0),
             *_cells(runner, row.concurrency or 0),
-            *_gain(row.effect, row.words),
+            *_gain(row),
             _noise(view, row.concurrency or 0),
         ]
         for row in found.rungs
     ]
-    whole = ["score", *[None] * 6, *_gain(found.score.effect, found.score.words), None]
+    whole = ["score", *[None] * 6, *_gain(found.score), None]
     note = f"{found.scored} tokens per second; latencies in ms, from the least launch to the most."
     return [table(heads, [*rows, whole]), element("p", note, class_="dim")]
 
@@ -96,10 +95,11 @@ def _heads(name: str) -> list[str]:
     return [f"{name}, tok/s", "TTFT p99", "TPOT p50"]
 
 
-def _gain(effect: Effect | None, words: str) -> list[str | None]:
-    if effect is None:
-        return [None, words]
-    return [str(effect), words.removeprefix(f"{effect}; ")]
+def _gain(row: Difference) -> list[str | None]:
+    if row.effect is None:
+        return [None, row.words]
+    said = str(row.effect.narrowed if row.verdict == "within noise" else row.effect)
+    return [said, row.words.removeprefix(f"{said}; ")]
 
 
 def _rungs(side: Side) -> list[int]:
