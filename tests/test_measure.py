@@ -281,9 +281,8 @@ def test_usage_exits_2(typed, words):
 
 def test_ctrl_c_keeps_what_was_measured_and_exits_130(truth, tmp_path):
     objective = tmp_path / "objective.yaml"
-    objective.write_text(
-        OBJECTIVE.replace("{concurrency: 4}", "{concurrency: 4}, {concurrency: 5}")
-    )
+    many = ", ".join(f"{{concurrency: {n}}}" for n in range(4, 24))  # a busy machine hears late
+    objective.write_text(OBJECTIVE.replace("{concurrency: 4}", many))
     done = subprocess.Popen(
         [*TUNER, "measure", f"{truth}/ttft_ms=1", "--objective", str(objective), "--json"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
@@ -299,6 +298,6 @@ def test_ctrl_c_keeps_what_was_measured_and_exits_130(truth, tmp_path):
     assert err == "interrupted; what is above was measured before\n"
     found = json.loads(out)
     assert found["ended"] == "interrupted"
-    assert len(found["rungs"]) + len(found["not_played"]) == 3
+    assert len(found["rungs"]) + len(found["not_played"]) == 21
     assert found["rungs"][0]["measurement"]["requests_completed"] > 0
     assert found["reasons"][-1].startswith("interrupted: ")
