@@ -94,6 +94,15 @@ def test_what_noise_leaves_open_says_how_many_launches_would_decide(night):
     )
 
 
+def test_a_study_is_not_held_against_itself(night):
+    won(night)
+    link = night.parent / "link"
+    link.symlink_to(night)
+    for spelt in (night, night / ".." / night.name, link):
+        with pytest.raises(TunerError, match=f"^'{night}' and '{spelt}' are one study"):
+            compare(night, str(spelt), None)
+
+
 def test_regimes_that_disagree_are_told_apart(night):
     study = load_study(night)
     keep(night, *(launch(study, n, gain=1 + 0.001 * n) for n in range(3)))

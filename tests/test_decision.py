@@ -87,6 +87,28 @@ def test_one_fresh_launch_is_not_enough():
     assert "1 of the 2 fresh launches that a winner needs" in found.sentence
 
 
+def test_a_machine_that_is_too_noisy_to_decide_is_said_instead_of_an_interval():
+    found = concluded(with_winner(0.03, sd=0.5))
+    assert found.winner_key is None
+    assert found.sentence == (
+        "No configuration beats the baseline beyond noise. This machine is too noisy to decide:"
+        f" launches of one configuration differ by {found.noise.score.sd_percent:.0f} % (standard"
+        f" deviation), only a gain of {found.detectable_percent:.0f} % would likely have been"
+        " found, and 50 launches of each side could not tell whether a gain lies inside the band of 3 %;"
+        " see tuner doctor."
+    )
+    assert found.detectable_percent > 50
+    assert str(found.noise).endswith("; too noisy to decide anything small: see tuner doctor")
+    calm = concluded(with_winner(0.03, seed=4, sd=0.02))
+    assert "too noisy" not in f"{calm.sentence}{calm.noise}"
+
+
+def test_noise_takes_no_winner_away():
+    found = concluded(with_winner(5.0, sd=0.3))
+    assert found.winner_key == "good"
+    assert "too noisy" not in found.sentence
+
+
 def test_nothing_faster_is_a_result_of_its_own():
     night = Night(1, sd=0.005)
     night.baseline(4)

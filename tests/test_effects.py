@@ -14,9 +14,11 @@ from tuner.verdicts.effects import (
     effect,
     judge,
     launches_to_decide,
+    more_words,
     odd_ones,
     pooled_noise,
     t_quantile,
+    too_noisy,
 )
 
 DECISION = Decision()
@@ -91,6 +93,17 @@ def test_no_effect_is_said_with_the_interval_that_it_rests_on():
     assert found.narrowed.high_percent < 3
     assert found.judged("no effect") == "+1.3 % (90 % interval -0.3 to +2.9)"
     assert found.judged("helps") == str(found) == "+1.3 % (95 % interval -0.8 to +3.5)"
+
+
+def test_one_launch_is_no_launches():
+    assert more_words(1) == "1 more launch of each side would decide"
+    assert more_words(2) == "2 more launches of each side would decide"
+
+
+@pytest.mark.parametrize(("sd", "noisy"), [(0.01, False), (0.08, False), (0.1, True), (0.5, True)])
+def test_noise_is_too_large_where_fifty_launches_of_each_side_could_not_settle_the_band(sd, noisy):
+    assert too_noisy(Noise(sd=sd, df=8), DECISION) is noisy
+    assert not too_noisy(None, DECISION)
 
 
 def test_an_effect_needs_both_sides():

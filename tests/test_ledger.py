@@ -76,8 +76,27 @@ def test_a_campaign_is_told_in_the_words_of_those_who_ran_it():
     )
     assert (compiled.verdict, compiled.words) == ("not run", "not run")
     assert null_results([graphs, mscclpp, overlap, ep8]) == [
-        "mscclpp, overlap did nothing: communication is not where the time goes."
+        "mscclpp, overlap did nothing in one launch each:"
+        " communication seems not to be where the time goes."
     ]
+
+
+@pytest.mark.parametrize(
+    ("fresh", "said"),
+    [
+        ([2, 2], "a (2 launches), b (2 launches) did nothing: moe is not where the time goes."),
+        ([2, 0], "a (2 launches), b (1 launch) did nothing: moe seems not to be where the time"
+         " goes."),
+    ],
+)  # fmt: skip
+def test_what_nulls_locate_says_on_how_many_launches_it_rests(fresh, said):
+    played = night()
+    for name, times in zip("ab", fresh, strict=True):
+        played.launch("hypothesis", name, hypothesis=name)
+        for _ in range(times):
+            played.launch("confirm", name)
+    found = rows(played, hypothesis("a", attacks="moe"), hypothesis("b", attacks="moe"))
+    assert null_results(found) == [said]
 
 
 def test_a_gain_beyond_noise_helps():

@@ -40,6 +40,12 @@ def compare(path: Path, a: str, b: str | None) -> Comparison:
             f"'{a}' alone is nothing to compare with",
             hint="Name two trials or configurations of the study, or the folder of a second study.",
         )
+    if study.folder.resolve() == Path(a).resolve():
+        raise TunerError(
+            f"'{path}' and '{a}' are one study",
+            hint="A study cannot be held against itself; name two of its configurations, such as"
+            " baseline winner.",
+        )
     return _between(study, open_study(Path(a)))
 
 

@@ -13,6 +13,7 @@ from tuner.definitions.models import Objective
 from tuner.records import TrialRecord
 from tuner.verdicts.arms import FRESH_LAUNCHES, Arms, compare, counts_against
 from tuner.verdicts.effects import (
+    MOST_LAUNCHES,
     Drift,
     Effect,
     Judgement,
@@ -22,8 +23,10 @@ from tuner.verdicts.effects import (
     drift,
     judge,
     launches_to_decide,
+    more_words,
     odd_ones,
     pooled_noise,
+    too_noisy,
 )
 from tuner.verdicts.limits import (
     Kept,
@@ -45,7 +48,8 @@ class NoiseFloor:
     """Launch-to-launch noise of the score and of each rung; None where nothing was repeated.
 
     `odd` are launches of the baseline that do not belong with the others (trial, distance in
-    percent): a cold cache, another regime of the engine. They count all the same.
+    percent): a cold cache, another regime of the engine. They count all the same. `too_noisy` says
+    that no affordable number of launches would tell whether a gain lies inside the band.
     """
 
     score: Noise | None
@@ -53,6 +57,7 @@ class NoiseFloor:
     odd: Mapping[int, float]
     confidence: float
     control_launches: int
+    too_noisy: bool = False
 
     def detectable_percent(self, launches: int) -> float | None:
         """The smallest true gain that so many launches of a configuration are likely to show."""
@@ -73,6 +78,7 @@ class NoiseFloor:
         return (
             f"launch-to-launch noise {self.score.sd_percent:.1f} % of the score ({rungs};"
             f" {self.score.df} degrees of freedom){''.join(odd)}"
+            f"{'; too noisy to decide anything small: see tuner doctor' if self.too_noisy else ''}"
         )
 
 
@@ -165,7 +171,7 @@ def conclusion(
     elif breaches and limits.measured:
         found = infeasible_words(breaches, limits) or _unconfirmed(breaches, limits, judged)
     else:
-        found = _nothing_won(arms, judged, shown, detectable)
+        found = _nothing_won(arms, judged, shown, floor, detectable)
     return Conclusion(
         winner_key=winner.key if winner else None,
         effect=shown.effect if shown else None,
@@ -217,12 +223,14 @@ def _noise_floor(arms: Arms) -> NoiseFloor:
     }
     baseline, confidence = arms.scores(arms.baseline), arms.objective.decision.confidence
     odd = odd_ones(baseline, confidence=confidence)
+    noise = pooled_noise(arms.scores(group) for group in groups)
     return NoiseFloor(
-        score=pooled_noise(arms.scores(group) for group in groups),
+        score=noise,
         rungs={concurrency: noise for concurrency, noise in rungs.items() if noise is not None},
         odd={int(sample.position): distance for sample, distance in odd},
         confidence=confidence,
         control_launches=len(baseline),
+        too_noisy=too_noisy(noise, arms.objective.decision),
     )
 
 
@@ -280,7 +288,7 @@ def _not_better(found: Effect, judgement: Judgement | None, objective: Objective
     if judgement == "regresses":
         return "regresses"
     more = launches_to_decide(found, objective.decision)
-    return "inconclusive" + (f"; {more} more launches of each side would decide" if more else "")
+    return "inconclusive" + (f"; {more_words(more)}" if more else "")
 
 
 def _said(finalist: Finalist) -> str:
@@ -309,7 +317,11 @@ def _unconfirmed(breaches: Sequence[Breach], limits: Kept, judged: Sequence[Fina
 
 
 def _nothing_won(
-    arms: Arms, judged: Sequence[Finalist], shown: Finalist | None, detectable: float | None
+    arms: Arms,
+    judged: Sequence[Finalist],
+    shown: Finalist | None,
+    floor: NoiseFloor,
+    detectable: float | None,
 ) -> str:
     if not arms.scores(arms.baseline):
         return "Nothing can be concluded: no launch of the baseline measured the whole ladder."
@@ -321,6 +333,10 @@ def _nothing_won(
         )
     if infeasible := infeasible_words((), kept(arms)):
         return infeasible
+    if floor.too_noisy and (shown is None or shown.judgement == "inconclusive"):
+        return (
+            f"No configuration beats the baseline beyond noise. {_noisy(arms, floor, detectable)}"
+        )
     likely = f" A gain of {detectable:.1f} % would likely have been found." if detectable else ""
     if shown:
         best = f"The best of {len(judged)} launched afresh" if len(judged) > 1 else "The finalist"
@@ -335,6 +351,18 @@ def _nothing_won(
             f" {ahead} looked faster once, and none was launched afresh."
         )
     return f"No configuration beats the baseline beyond noise: none looked faster.{likely}"
+
+
+def _noisy(arms: Arms, floor: NoiseFloor, detectable: float | None) -> str:
+    """Instead of an interval that says nothing: that none can be had here, and why."""
+    band = arms.objective.decision.equivalence_percent
+    differ = floor.score.sd_percent if floor.score else 0.0
+    seen = f"only a gain of {detectable:.0f} % would likely have been found, " if detectable else ""
+    return (
+        "This machine is too noisy to decide: launches of one configuration differ by"
+        f" {differ:.0f} % (standard deviation), {seen}and {MOST_LAUNCHES} launches of each side"
+        f" could not tell whether a gain lies inside the band of {band:g} %; see tuner doctor."
+    )
 
 
 def _drift_words(slope: Drift | None) -> str:

@@ -262,6 +262,11 @@ def launches_to_decide(effect: Effect, decision: Decision) -> int | None:
     return None
 
 
+def more_words(more: int) -> str:
+    """What so many more launches would do."""
+    return f"{more} more {'launch' if more == 1 else 'launches'} of each side would decide"
+
+
 def detectable_percent(
     noise: Noise | None, launches: int, control_launches: int, *, confidence: float = 0.95
 ) -> float | None:
@@ -275,6 +280,19 @@ def detectable_percent(
     error = noise.sd * math.sqrt(1 / launches + 1 / control_launches)
     power_t = float(stdtrit(noise.df, POWER))
     return percent((t_quantile(confidence, noise.df) + power_t) * error)
+
+
+def too_noisy(noise: Noise | None, decision: Decision) -> bool:
+    """Whether this noise leaves a gain of nothing undecided after `MOST_LAUNCHES` of each side.
+
+    The half width of the interval at 1 - 2 (1 - confidence), with all of those launches' degrees of
+    freedom, is no smaller than the band then.
+    """
+    if noise is None:
+        return False
+    band = math.log1p(decision.equivalence_percent / 100)
+    quantile = t_quantile(1 - 2 * (1 - decision.confidence), noise.df + 2 * (MOST_LAUNCHES - 1))
+    return quantile * noise.sd * math.sqrt(2 / MOST_LAUNCHES) >= band
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

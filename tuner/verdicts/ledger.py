@@ -12,7 +12,7 @@ from typing import Literal
 from tuner.definitions.models import Hypothesis, Objective
 from tuner.records import TrialRecord
 from tuner.verdicts.arms import FRESH_LAUNCHES, Arms, compare, counts_against
-from tuner.verdicts.effects import Effect, Judgement, judge, launches_to_decide
+from tuner.verdicts.effects import Effect, Judgement, judge, launches_to_decide, more_words
 
 Verdict = Literal[
     "helps",
@@ -117,12 +117,27 @@ def null_results(rows: Sequence[LedgerRow]) -> list[str]:
     sentences = []
     for kind in kinds:
         tested = [row for row in rows if row.attacks == kind and row.effect is not None]
-        nulls = [row.id for row in tested if row.verdict == "no effect"]
+        nulls = [row for row in tested if row.verdict == "no effect"]
         moved = any(row.attacks == kind and row.verdict in ("helps", "regresses") for row in rows)
         if len(nulls) >= 2 and not moved:
-            names = ", ".join(nulls)
-            sentences.append(f"{names} did nothing: {kind} is not where the time goes.")
+            sentences.append(_located(nulls, kind))
     return sentences
+
+
+def _located(nulls: Sequence[LedgerRow], kind: str) -> str:
+    """On how many launches it rests; of a single one only what seems."""
+    counts = [row.effect.launches for row in nulls if row.effect is not None]
+    if max(counts) == 1:
+        names = ", ".join(row.id for row in nulls)
+        return (
+            f"{names} did nothing in one launch each: {kind} seems not to be where the time goes."
+        )
+    named = [
+        f"{row.id} ({n} {'launch' if n == 1 else 'launches'})"
+        for row, n in zip(nulls, counts, strict=True)
+    ]
+    is_not = "seems not to be" if min(counts) == 1 else "is not"
+    return f"{', '.join(named)} did nothing: {kind} {is_not} where the time goes."
 
 
 def _row(
@@ -255,7 +270,7 @@ def _measured(
         said += f", inside the band of {decision.equivalence_percent:g} % that counts as none"
     if verdict == "inconclusive":
         more = launches_to_decide(effect, decision)
-        said += f"; {more} more launches of each side would decide" if more else ""
+        said += f"; {more_words(more)}" if more else ""
     return _Finding(verdict=verdict, effect=effect, words=f"{said}{_regimes(rungs)}")
 
 

@@ -8,7 +8,7 @@ from tuner.definitions.models import Value
 from tuner.frozen import Frozen
 from tuner.verdicts.arms import Arms
 from tuner.verdicts.arms import compare as effect_of
-from tuner.verdicts.effects import Effect, Judgement, judge, launches_to_decide
+from tuner.verdicts.effects import Effect, Judgement, judge, launches_to_decide, more_words
 from tuner.verdicts.score import reference, slo_breaches
 from tuner.views.results import outcome_words, rehearsal
 from tuner.views.sides import Side
@@ -132,8 +132,7 @@ def _words(
         "a": f"{a.name} is faster",
         "b": f"{b.name} is faster",
         "within noise": f"within noise: surely less than {band:g} % apart",
-        "undecided": "within noise, undecided"
-        + (f": {more} more launches of each side would decide" if more else ""),
+        "undecided": "within noise, undecided" + (f": {more_words(more)}" if more else ""),
     }[verdict]
     return f"{found.narrowed if verdict == 'within noise' else found}; {meant}"
 
