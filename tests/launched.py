@@ -110,8 +110,9 @@ def read_argv(argv: Sequence[str], env: Mapping[str, str], image: str = "") -> L
             flags[name].append(word)
     if "model-path" in flags:
         model = flags.pop("model-path")[0]
-    for ours in ("host", "port"):
-        flags.pop(ours, None)
+    usual = "30000" if any("sglang" in w or "launch_server" in w for w in words[:at]) else "8000"
+    flags.setdefault("port", [usual])
+    flags.setdefault("host", ["127.0.0.1" if usual == "30000" else "0.0.0.0"])
     values = {n: [_meant(v) for v in value] for n, value in flags.items()}
     return Launched(
         program=tuple(words[:at]), model=model, flags=values, env=dict(env), image=image
@@ -153,8 +154,8 @@ def read_container(
             gpus = True
         elif name in {"--network", "--net"}:
             options |= {f"--network={value}"}
-        elif name not in {"-p", "--name", "--restart", "--runtime", *CONTAINER_ALONE}:
-            long = {"-v": "--volume", "-w": "--workdir"}.get(name, name)
+        elif name not in {"--name", "--restart", "--runtime", *CONTAINER_ALONE}:
+            long = {"-v": "--volume", "-w": "--workdir", "-p": "--publish"}.get(name, name)
             options.add(f"{long}={value}")
         elif name == "--privileged":
             options.add(name)

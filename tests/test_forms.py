@@ -256,15 +256,106 @@ def test_an_image_is_run_by_the_study_s_own_runtime_network_and_options(tmp_path
     assert words[-2:] == ["--host", "0.0.0.0"]
     document = yaml.safe_load(written(chosen, "compose"))
     service = document["services"]["a-night-of-mine"]
-    assert service["ports"] == ["30000:30000"]
+    assert service["ports"] == ["127.0.0.1:30000:30000"]
     assert "network_mode" not in service
-    assert "--shm-size=32g ${API_KEY}" in written(chosen, "compose").splitlines()[2]
+    assert "--shm-size=32g ${API_KEY}" in written(chosen, "compose").splitlines()[3]
     unit = unit_lines(written(chosen, "systemd"))
     assert len(unit["ExecStartPre"]) == 1
     command = systemd_command(unit["ExecStart"][0], SECRETS)
     assert "podman" in command[:2] or command[0].endswith("/podman")
     assert "B=c d" in command
     assert "Environment" not in unit
+
+
+def served(night: Path, serve: str, engine: str) -> Export:
+    """The export of an installed engine's baseline that listens as it is said."""
+    (night / "surface.yaml").unlink(missing_ok=True)
+    (night / "space.yaml").write_text(
+        "parameters: {schedule-conservativeness: {type: choice, choices: [null, 1], default: null}}"
+    )
+    (night / "objective.yaml").write_text(
+        "ladder: [{concurrency: 1}]\ninput_tokens: 8\noutput_tokens: 8\n"
+    )
+    (night / "study.yaml").write_text(
+        f"engine: {engine}\nmodel: m\nspace: space.yaml\nobjective: objective.yaml\n"
+        f"budget: {{hours: 1}}\nserve: {serve}\n"
+    )
+    return export(load_study(night), [])
+
+
+SGLANG = "{name: sglang, version: 0.5.9, command: [sglang, serve]}"
+IMAGE = "{name: sglang, version: 0.5.9, image: img, containers: {network: bridge}}"
+
+
+def test_it_listens_where_the_study_says_in_every_form(tmp_path):
+    chosen = served(tmp_path, "{host: 0.0.0.0, port: 9000}", SGLANG)
+    words = ["--model-path", "m", "--host", "0.0.0.0", "--port", "9000"]
+    assert (chosen.arguments, chosen.port) == (words, 9000)
+    assert chosen.command == f"sglang serve {' '.join(words)}"
+    listens = "# Listens on 0.0.0.0:9000."
+    for form in ("shell", "docker", "compose", "systemd", "yaml"):
+        text = written(chosen, form)
+        assert text.splitlines().count(listens) == 1
+        if form != "yaml":
+            assert f"{words[-3]}" in text
+            assert "9000" in text.replace(listens, "")
+    service = yaml.safe_load(written(chosen, "compose"))["services"]
+    assert [s["command"] for s in service.values()] == [words]
+    assert config_arguments(written(chosen, "yaml")) == words
+    workload, front = yaml.safe_load_all(written(chosen, "k8s"))
+    [server] = workload["spec"]["template"]["spec"]["containers"]
+    assert (server["args"], server["ports"]) == (words, [{"containerPort": 9000}])
+    assert front["spec"]["ports"] == [{"port": 9000, "targetPort": 9000}]
+    assert "# Its Service answers on port 9000.\n" in written(chosen, "k8s")
+
+
+@pytest.mark.parametrize(
+    ("serve", "said"),
+    [
+        ("{}", "127.0.0.1:30000; host and port by the engine's default, 'serve' in the study"
+               " changes them"),
+        ("{port: 1}", "127.0.0.1:1; host by the engine's default, 'serve' in the study changes it"),
+        ('{host: "::"}', "[::]:30000; port by the engine's default, 'serve' in the study"
+                         " changes it"),
+    ],
+)  # fmt: skip
+def test_where_nothing_was_said_the_engine_s_default_is_named_and_not_passed(tmp_path, serve, said):
+    chosen = served(tmp_path, serve, SGLANG)
+    assert f"# Listens on {said}.\n" in written(chosen, "shell")
+    assert ("--host" in chosen.argv) is ("host" in serve)
+    assert ("--port" in chosen.argv) is ("port" in serve)
+
+
+def test_vllm_listens_on_every_address_by_itself(tmp_path):
+    text = written(served(tmp_path, "{}", "{name: vllm, command: [vllm, serve]}"), "shell")
+    assert "# Listens on every address, port 8000; host and port by" in text
+
+
+@pytest.mark.parametrize(
+    ("publish", "ports", "front"),
+    [
+        ("[30000:30000]", ["30000:30000"], 30000),
+        ("[10.0.0.1:80:30000, 9:9]", ["10.0.0.1:80:30000", "9:9"], 80),
+        ("[]", ["127.0.0.1:30000:30000"], 30000),
+    ],
+)
+def test_the_same_ports_are_published_in_every_form(tmp_path, publish, ports, front):
+    chosen = served(tmp_path, f"{{publish: {publish}}}", IMAGE)
+    for text in (chosen.command, written(chosen, "docker"), written(chosen, "systemd")):
+        assert re.findall(r" -p (\S+)", text) == ports
+    [service] = yaml.safe_load(written(chosen, "compose"))["services"].values()
+    assert service["ports"] == ports
+    _, cluster = yaml.safe_load_all(written(chosen, "k8s"))
+    assert cluster["spec"]["ports"] == [{"port": front, "targetPort": 30000}]
+    for form in ("shell", "docker", "compose", "systemd"):
+        assert f"# Published (HOST:CONTAINER): {', '.join(ports)}.\n" in written(chosen, form)
+
+
+def test_in_a_network_of_its_own_no_server_listens_to_itself_alone(tmp_path):
+    chosen = served(tmp_path, "{host: 127.0.0.1, port: 9000}", SGLANG)
+    workload = next(iter(yaml.safe_load_all(written(chosen, "k8s"))))
+    args = workload["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert args == ["--model-path", "m", "--port", "9000", "--host", "0.0.0.0"]
 
 
 def test_only_who_listens_to_himself_is_told_to_listen_to_all():

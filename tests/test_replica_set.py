@@ -3,6 +3,7 @@
 import re
 import shlex
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -192,6 +193,23 @@ def test_gpus_and_ports_that_the_study_names_are_dealt_out(night):
     assert ports == ["8123", "8223"]  # DP attention counts ports of its own up from them
     assert all(argv.count("--port") == 1 for _, argv in told)
     assert not any("--nccl-port" in argv for _, argv in told)
+
+
+def test_each_server_of_a_set_listens_beside_the_others_where_the_study_says(night):
+    engine = "engine: {name: rehearsal, image: i, containers: {network: bridge}, "
+    edit(night, "study.yaml", "engine: {name: rehearsal, ", engine)
+    edit(
+        night,
+        "study.yaml",
+        "model: small\n",
+        "model: small\nserve: {host: '::', port: 9000, publish: ['10.0.0.1:80:9000', '7:8']}\n",
+    )
+    study = load_study(night)
+    lines = replica_commands(study, configuration(study, **PAIR), 9000)
+    told = [parsed(line)[1] for line in lines]
+    assert [argv[-4:] for argv in told] == [["--host", "::", "--port", p] for p in ("9000", "9001")]
+    published = [[after for w, after in pairwise(argv) if w == "-p"] for argv in told]
+    assert published == [["10.0.0.1:80:9000", "7:8"], ["10.0.0.1:81:9001", "8:8"]]
 
 
 def test_too_few_named_gpus_are_not_dealt_out(night):

@@ -43,8 +43,18 @@ def test_an_empty_value_is_a_value():
 
 def test_address_is_said_and_no_flag():
     found = read("vllm", ["m", "--host", "0.0.0.0", "--port", "8000"])
-    assert found.flags == {}
-    assert [note.split(":")[0] for note in found.notes] == ["--host 0.0.0.0", "--port 8000"]
+    assert (found.flags, found.notes) == ({}, [])
+    assert found.serve == {"host": "0.0.0.0", "port": 8000}
+
+
+@pytest.mark.parametrize(
+    "words", [("--port", "${PORT}"), ("--port", "70000"), ("--host", "${HOST}"), ("--host",)]
+)
+def test_an_address_that_is_not_known_is_said_and_left_to_the_engine(words):
+    found = read("vllm", ["m", *words])
+    assert (found.flags, found.serve) == ({}, {})
+    name = words[0][2:]
+    assert found.notes == [f"{' '.join(words)} is not known here: write it as serve.{name}"]
 
 
 def test_of_a_flag_that_is_said_twice_the_last_counts_and_it_is_said():

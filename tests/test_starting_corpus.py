@@ -93,7 +93,15 @@ def test_exported_again_a_shell_starts_the_same_server(tree, tmp_path, source):
     programs, secrets = stubs(tmp_path / "programs"), _secrets(source)
     before = [_read(call, tmp_path, programs) for call in _run(source.read_text(), tree, programs)]
     (after,) = [_read(call, tmp_path, programs) for call in _run(command, tree, programs, secrets)]
-    assert before == [after]
+    assert before == [_alike(after, before[0])]
+
+
+def _alike(after: Launched, before: Launched) -> Launched:
+    """What is reachable from nowhere is published to this machine: that may be added."""
+    if any(option.startswith("--publish=") for option in before.options):
+        return after
+    own = f"--publish=127.0.0.1:{after.flags['port'][0]}:{after.flags['port'][0]}"
+    return Launched(**{**vars(after), "options": tuple(o for o in after.options if o != own)})
 
 
 def _secrets(source: Path) -> dict[str, str]:
@@ -144,7 +152,7 @@ BY_HAND = {
     ),
     "kubernetes_sglang": (
         "python3 -m sglang.launch_server --model-path /models/DeepSeek-V3.1 --tp 8"
-        " --enable-torch-compile",
+        " --enable-torch-compile --host 0.0.0.0",
         {"MODEL": "/models/DeepSeek-V3.1", "NCCL_IB_DISABLE": "1"},
         "lmsysorg/sglang:v0.5.9-cu130",
     ),
@@ -187,6 +195,7 @@ def test_with_the_shipped_spaces_only_what_the_engine_does_by_itself_may_be_said
         _read(call, tmp_path, programs) for call in _run(command, tree, programs, _secrets(source))
     ]
     (asked,) = before
+    after = _alike(after, asked)
     added = {name: v for name, v in after.flags.items() if name not in asked.flags}
     assert {name: FLAGS[name].default for name in added} == {n: v[0] for n, v in added.items()}
     assert Launched(**{**vars(after), "flags": asked.flags | added}) == after

@@ -84,9 +84,22 @@ def test_what_the_tuner_does_itself_is_said_where_that_is_worth_a_word():
     found = ran("docker run -d --rm --name x -p 1:1 --restart always img")
     assert [text.split(" of ")[0] for text in found.left_out] == [
         "--name=x",
-        "--publish=1:1",
         "--restart=always",
     ]
+
+
+def test_published_ports_are_kept_and_what_is_not_one_port_is_said():
+    line = "docker run -p 1:2 -p 127.0.0.1:80:8000/tcp --publish=[::1]:3:4 -p 5 -p 6-7:6-7 img"
+    found = ran(line)
+    assert found.container is not None
+    assert found.container.publish == ("1:2", "127.0.0.1:80:8000", "[::1]:3:4")
+    assert found.left_out == tuple(
+        f"--publish={port} of the container: expected ADDRESS:PORT:PORT; write it as serve.publish"
+        for port in ("5", "6-7:6-7")
+    )
+    host = ran("docker run --network host -p 1:2 img").container
+    assert host is not None
+    assert host.publish == ()
 
 
 @pytest.mark.parametrize("line", ["docker ps", "docker pull img", "docker"])

@@ -56,6 +56,28 @@ def test_what_is_no_version_is_said_where_it_stands():
     ]
 
 
+BRIDGE = "{name: vllm, image: i, containers: {network: bridge}}"
+
+
+@pytest.mark.parametrize(
+    ("engine", "said"),
+    [
+        (BRIDGE, []),
+        *(
+            (
+                engine,
+                ["x:6:9: serve.publish: found publish, but no launch is an image on the bridge"
+                 " network\n  'host' and 'port' say where it listens"],
+            )
+            for engine in ("{name: vllm, python: p}", "{name: vllm, image: i}")
+        ),
+    ],
+)  # fmt: skip
+def test_ports_are_published_by_an_image_on_the_bridge_alone(engine, said):
+    text = STUDY.replace(STUDY.splitlines()[0], f"engine: {engine}")
+    assert said_of(f'{text}serve: {{publish: ["1:2"]}}\n') == said
+
+
 def test_fixed_names_are_as_they_are_written():
     source = parse(STUDY + "fixed: {flags: {--tp_size: 8}, env: {A: x}}\n", name="x")
     assert (fixed_names(source, "flags"), fixed_names(source, "env")) == (["--tp_size"], ["A"])

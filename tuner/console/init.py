@@ -1,5 +1,7 @@
 """What a person hears of a study that was just written."""
 
+from collections.abc import Iterator
+
 from tuner.console.terminal import terminal
 from tuner.definitions.counted import counted
 from tuner.verbs.init import Started
@@ -17,6 +19,8 @@ def show_started(started: Started) -> None:
     say(f"{started.study}/study.yaml: {started.engine}, {started.model}, {gpus}")
     say(f"  baseline: {', '.join(started.baseline) or 'nothing that the space searches'}")
     say(f"  fixed:    {', '.join(started.fixed) or 'nothing'}")
+    if started.serve:
+        say(f"  serve:    {', '.join(_served(started))}")
     say(f"  space:    {started.space}, objective {started.objective}{_copied(started)}")
     if started.secrets:
         say(f"  set before a run: {', '.join(started.secrets)}")
@@ -27,6 +31,11 @@ def show_started(started: Started) -> None:
         for text in started.left_out:
             say(f"  - {text}")
     say(f"next: tuner check {started.study}, then tuner plan {started.study}")
+
+
+def _served(started: Started) -> Iterator[str]:
+    for name, value in started.serve.items():
+        yield f"{name} {', '.join(value) if isinstance(value, list) else value}"
 
 
 def _copied(started: Started) -> str:

@@ -225,11 +225,36 @@ class EngineDefinition(Launch):
     ready_timeout_s: float = Field(default=1800.0, gt=0)
 
 
+Published = Annotated[
+    str,
+    Field(
+        pattern=r"^(?:(?:\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-fA-F:]+\]):)?[1-9]\d{0,4}:[1-9]\d{0,4}$",
+        description="[ADDRESS:]PORT:PORT, such as 127.0.0.1:8000:30000",
+    ),
+]
+"""A port of the host, on all of its addresses or one, and the port in the container behind it."""
+
+
 class Fixed(Frozen):
     """What every launch gets, baseline included."""
 
     flags: dict[FlagName, Value] = {}
     env: dict[str, str] = {}
+
+
+class Serve(Frozen):
+    """Where an exported command listens, and which ports of a container on the bridge network are
+    published; the engine's own default where nothing is said. No launch of the tuner has these."""
+
+    host: str | None = Field(default=None, min_length=1)
+    port: int | None = Field(default=None, ge=1, le=65535)
+    publish: list[Published] = []
+
+    @property
+    def flags(self) -> dict[str, Value]:
+        """As the engines call them."""
+        said: dict[str, Value] = {"host": self.host, "port": self.port}
+        return {name: value for name, value in said.items() if value is not None}
 
 
 class Hardware(Frozen):
@@ -264,6 +289,7 @@ class StudyDefinition(Frozen):
     engine: EngineDefinition
     model: str = Field(min_length=1)
     fixed: Fixed = Fixed()
+    serve: Serve = Serve()
     space: str
     objective: str
     baseline: dict[str, Value] = {}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from tuner.definitions.models import EngineDefinition, Value
+from tuner.definitions.models import EngineDefinition, Serve, Value
 from tuner.engines.images import Image
 from tuner.engines.spelling import resolve, shell_word, shown_argv, shown_env
 from tuner.flags.catalogue import Catalogue
@@ -94,7 +94,7 @@ class LaunchSpec(Frozen):
 
     `folder` is the study's, where its relative paths start; `flags` are flag names without dashes
     (`tp-size`), None leaves one out, a bool is spelt as `bool_styles` says (presence, value,
-    negation; presence where nothing is said).
+    negation; presence where nothing is said); `serve` is where an export listens.
     """
 
     engine: EngineDefinition
@@ -104,6 +104,7 @@ class LaunchSpec(Frozen):
     flags: dict[str, Value] = {}
     bool_styles: dict[str, str] = {}
     env: dict[str, str] = {}
+    serve: Serve = Serve()
 
 
 class EngineFacts(Frozen):

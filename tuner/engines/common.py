@@ -109,6 +109,7 @@ class CommonEngine:
         asked = {name: value for name, value in self.flags.items() if name != self.model_flag}
         kept = {name: asked[name] for name in asked if name not in self.withheld_flags}
         withheld = {name: asked[name] for name in asked if name in self.withheld_flags}
+        withheld |= self.spec.serve.flags
         env = {name: self._path(value) for name, value in self._checked_env().items()}
         image = self._image(port, gpus)
         injected = dict(self.injected_flags(host, port, extra_ports))

@@ -39,6 +39,7 @@ def image_of(
         all_gpus=all_gpus and "cpu" not in name.lower(),
         port=port,
         usual_port=usual_port,
+        publish=tuple(spec.serve.publish),
     )
 
 

@@ -27,7 +27,8 @@ class Image:
     """An image and how it is run; the words inside it stand elsewhere.
 
     `mounts` are paths of the host, read-only at the same place inside. `port` is published on the
-    bridge network; where a person runs it the one that the command names, or `usual_port`. `gpus`
+    bridge network; where a person runs it what is to be `publish`ed, else the port that the command
+    names, or `usual_port`, to 127.0.0.1. `gpus`
     are UUIDs, empty where none are handed out; `all_gpus` is what a person asks for.
     """
 
@@ -40,6 +41,7 @@ class Image:
     all_gpus: bool = True
     port: int
     usual_port: int
+    publish: tuple[str, ...] = ()
 
     def launched(
         self,
@@ -62,7 +64,7 @@ class Image:
             own.append(f"--cpuset-cpus={','.join(map(str, cores))}")
         passed = for_client(env)
         variables = [key if key in passed else f"{key}={value}" for key, value in env.items()]
-        words = self._run(own, self._gpu_words(self.gpus), self.port, variables)
+        words = self._run(own, self._gpu_words(self.gpus), [own_port(self.port)], variables)
         options = map(resolve, self.options)
         return RunLine((*words, *options, *_inside(self.image, argv)), passed)
 
@@ -91,24 +93,27 @@ class Image:
         looked_up = {key: value for key, value in env.items() if references(value)}
         variables = [key if key in looked_up else f"{key}={value}" for key, value in env.items()]
         gpus = self._gpu_words(self.gpus) if launched else self._usual_gpu_words()
-        port = self.port if launched else _named_port(argv, self.usual_port)
-        words = self._run(["--rm", "--init"], gpus, port, sorted(variables))
+        ports = [own_port(self.port)] if launched else self._published(argv)
+        words = self._run(["--rm", "--init"], gpus, ports, sorted(variables))
         return RunLine((*words, *shown_argv(self.options), *_inside(self.image, argv)), looked_up)
 
     def _run(
         self,
         own: Sequence[str],
         gpus: Sequence[str],
-        port: int,
+        ports: Sequence[str],
         variables: Sequence[str],
     ) -> tuple[str, ...]:
-        network = ("--network", "host")
+        network = ["--network", "host"]
         if self.network == "bridge":
-            network = ("-p", f"127.0.0.1:{port}:{port}")
+            network = [word for port in ports for word in ("-p", port)]
         words = [self.runtime, "run", *own, *gpus, *network, *self._mount_words()]
         for variable in variables:
             words += ["-e", variable]
         return tuple(words)
+
+    def _published(self, argv: Sequence[str]) -> Sequence[str]:
+        return self.publish or [own_port(_named_port(argv, self.usual_port))]
 
     def _mount_words(self) -> list[str]:
         return [word for path in self.mounts for word in ("-v", f"{path}:{path}:ro")]
@@ -131,6 +136,11 @@ class Image:
     def podman(self) -> bool:
         """Whether the runtime takes podman's words, by the name of its program."""
         return "podman" in Path(self.runtime).name
+
+
+def own_port(port: int) -> str:
+    """That port of a container as the same port of this machine alone."""
+    return f"127.0.0.1:{port}:{port}"
 
 
 def for_client(env: Mapping[str, str]) -> dict[str, str]:

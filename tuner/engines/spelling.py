@@ -3,7 +3,7 @@
 import os
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from tuner.definitions.models import Value
 from tuner.errors import EngineError
@@ -143,3 +143,14 @@ def shell_word(text: str) -> str:
 
 def _quoted(text: str) -> str:
     return shlex.quote(text) if text else ""
+
+
+def without(words: Sequence[str], flags: Sequence[str]) -> list[str]:
+    """The words without these flags and what belongs to them."""
+    kept, drop = [], False
+    for word in words:
+        if word.startswith("--"):
+            drop = word in flags
+        if not drop:
+            kept.append(word)
+    return kept

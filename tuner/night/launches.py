@@ -26,6 +26,7 @@ def launch_spec(study: LoadedStudy, configuration: Configuration) -> LaunchSpec:
         flags={**fixed.flags, **settings.flags},
         bool_styles=settings.bool_styles,
         env={**fixed.env, **settings.env},
+        serve=study.definition.serve,
     )
 
 

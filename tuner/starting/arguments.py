@@ -8,12 +8,16 @@ from dataclasses import dataclass, field
 from tuner.errors import TunerError
 from tuner.flags.names import canonical
 from tuner.starting.pasted import EngineName
+from tuner.starting.shell import PLACEHOLDER
 from tuner.starting.vocabulary import LIST_FLAGS, MODEL_FLAGS, stands_alone, whole_name
 
-OURS = frozenset({"host", "port"})
-"""Flags that every launch gets from the tuner."""
+SERVED = frozenset({"host", "port"})
+"""Flags that say where a server listens: exports have them, launches get others."""
 
 _NUMBER = re.compile(r"-\.?\d.*")
+_PORT = re.compile(r"[1-9]\d{0,4}")
+_HOST = re.compile(r"[\w.:%-]+")
+LAST_PORT = 65535
 _SHORT_LEVEL = re.compile(r"-O(\d)")
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"
 
@@ -23,11 +27,13 @@ Text = str | bool
 
 @dataclass(slots=True, kw_only=True)
 class Arguments:
-    """The model, and each flag by its one name with its words as one text."""
+    """The model, and each flag by its one name with its words as one text; `serve` says where the
+    server listens."""
 
     engine: EngineName
     model: str | None = None
     flags: dict[str, Text] = field(default_factory=dict)
+    serve: dict[str, str | int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
@@ -103,13 +109,25 @@ def _take(arguments: Arguments, written: str, dashes: int, values: list[str]) ->
     text = _joined(name, values, several=name in LIST_FLAGS[arguments.engine])
     if name == MODEL_FLAGS[arguments.engine]:
         arguments.model = str(text)
-    elif name in OURS:
-        arguments.notes.append(f"--{name} {text}: the tuner gives every launch its own address")
+    elif name in SERVED:
+        _take_served(arguments, name, "" if text is True else str(text))
     else:
         if name in arguments.flags:
             arguments.notes.append(f"--{name} is said twice: the last one counts")
         arguments.flags.pop(name, None)
         arguments.flags[name] = text
+
+
+def _take_served(arguments: Arguments, name: str, text: str) -> None:
+    known = _PORT.fullmatch(text) if name == "port" else _HOST.fullmatch(text)
+    if name in arguments.serve:
+        arguments.notes.append(f"--{name} is said twice: the last one counts")
+    arguments.serve.pop(name, None)
+    if known and (name == "host" or int(text) <= LAST_PORT):
+        arguments.serve[name] = int(text) if name == "port" else text
+    else:
+        shown = f"--{name} {text.replace(PLACEHOLDER, '')}".rstrip()
+        arguments.notes.append(f"{shown} is not known here: write it as serve.{name}")
 
 
 def _joined(name: str, values: list[str], *, several: bool) -> Text:

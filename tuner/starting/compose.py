@@ -7,7 +7,7 @@ from typing import Any
 
 from tuner.errors import TunerError
 from tuner.starting.commands import Context
-from tuner.starting.docker import on_host
+from tuner.starting.docker import NOT_ONE_PORT, on_host, published
 from tuner.starting.pasted import Container, Pasted, Words
 from tuner.starting.services import chosen, mapping, sequence, text, unused
 
@@ -98,6 +98,7 @@ class _Service:
             gpus = gpus or (len(devices.split(",")) if devices[:1].isdigit() else None)
         env.pop("NVIDIA_DRIVER_CAPABILITIES", None)
         options = tuple(self._options())
+        publish = tuple(self._ports()) if network == "bridge" else ()
         return Pasted(
             words=(*entry, *self._words("command")),
             env=env,
@@ -106,6 +107,7 @@ class _Service:
                 network="host" if network == "host" else "bridge",
                 options=options,
                 own_entry=not entry,
+                publish=publish,
             ),
             gpus=gpus,
             left_out=(
@@ -187,6 +189,20 @@ class _Service:
         if home and volume.startswith("~/"):
             volume = home + volume[1:]
         return on_host(volume, self.context.folder)
+
+    def _ports(self) -> Iterator[str]:
+        for value in sequence(self.source.get("ports"), f"{self.where}.ports"):
+            said = self._long_port(value) if isinstance(value, dict) else self._text(value, "ports")
+            port = published(said)
+            if port is None:
+                self.notes.append(f"{self.where}: port {said}: {NOT_ONE_PORT}")
+            else:
+                yield port
+
+    def _long_port(self, port: Mapping[str, Any]) -> str:
+        keys = [key for key in ("host_ip", "published", "target") if key in port]
+        protocol = port.get("protocol", "tcp")
+        return ":".join(self._text(port[key], f"ports.{key}") for key in keys) + f"/{protocol}"
 
     def _gpus(self) -> int | None:
         devices: list[Any] = []

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
+from pydantic import ValidationError
+
+from tuner.definitions.models import Serve
 from tuner.errors import TunerError
 from tuner.flags.names import is_variable
 from tuner.starting.entries import entry_of
@@ -52,7 +55,7 @@ _SHORT: Mapping[str, str] = {
 _OURS: Mapping[str, str] = {
     **dict.fromkeys(("detach", "interactive", "tty", "rm", "init", "cidfile"), ""),
     **dict.fromkeys(("quiet", "replace", "rmi", "pull", "sig-proxy", "attach", "pidfile"), ""),
-    **dict.fromkeys(("publish", "publish-all", "expose"), "the tuner chooses ports"),
+    **dict.fromkeys(("publish-all", "expose"), "the tuner chooses ports"),
     **dict.fromkeys(("name", "hostname", "label"), "the tuner names containers"),
     "restart": "the tuner restarts nothing",
     **dict.fromkeys(("health-cmd", "health-interval", "health-retries"), "the tuner asks itself"),
@@ -90,6 +93,7 @@ def run(words: Sequence[str], env: Mapping[str, str], folder: Path) -> Pasted | 
             network=options.network,
             options=tuple(options.kept),
             own_entry=not options.entrypoint,
+            publish=tuple(options.publish) if options.network == "bridge" else (),
         ),
         gpus=options.gpus,
         left_out=tuple(dict.fromkeys(options.left_out)),
@@ -119,6 +123,7 @@ class _Options:
     kept: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     entrypoint: list[str] = field(default_factory=list)
+    publish: list[str] = field(default_factory=list)
     network: Literal["host", "bridge"] = "bridge"
     gpus: int | None = None
 
@@ -187,6 +192,13 @@ class _Options:
         elif value not in {"bridge", "default"}:
             self.left_out.append(f"--network={value}: a launch has a network of its own")
 
+    def _publish(self, value: str) -> None:
+        port = published(value)
+        if port is None:
+            self.left_out.append(f"--publish={value} of the container: {NOT_ONE_PORT}")
+        else:
+            self.publish.append(port)
+
     def _volume(self, value: str) -> None:
         self.kept.append(f"--volume={on_host(value, self.folder)}")
 
@@ -204,6 +216,7 @@ _TAKEN = {
     "runtime": _Options._runtime,
     "network": _Options._network,
     "net": _Options._network,
+    "publish": _Options._publish,
     "volume": _Options._volume,
     "env-file": _Options._file,
     "entrypoint": _Options._entrypoint,
@@ -238,6 +251,19 @@ def gpu_count(text: str) -> int | None:
         return len(fields["device"].strip("'\"").split(","))
     count = fields.get("count", "")
     return int(count) if count.isdecimal() else None
+
+
+NOT_ONE_PORT = "expected ADDRESS:PORT:PORT; write it as serve.publish"
+"""Why a port is not carried over."""
+
+
+def published(text: str) -> str | None:
+    """What a study says of a published port; None for a range, a port by chance, or no TCP."""
+    port = text.removesuffix("/tcp")
+    try:
+        return Serve(publish=[port]).publish[0]
+    except ValidationError:
+        return None
 
 
 def on_host(volume: str, folder: Path) -> str:

@@ -73,6 +73,7 @@ def draft(pasted: Pasted, folder: Path, origin: str, asked: Asked) -> Drafted:
             engine=_ordered(bare.engine),
             model=bare.model,
             placed=placed,
+            serve=_serve(read, pasted),
             space=space.reference(folder),
             objective=objective.reference(folder),
             gpus=bare.hardware.gpus,
@@ -82,6 +83,13 @@ def draft(pasted: Pasted, folder: Path, origin: str, asked: Asked) -> Drafted:
         space=space,
         objective=objective,
     )
+
+
+def _serve(read: Arguments, pasted: Pasted) -> dict[str, Any]:
+    """Where it listens, as a study says it."""
+    publish = list(pasted.container.publish) if pasted.container else []
+    said = {**read.serve, "publish": publish}
+    return {key: said[key] for key in ("host", "port", "publish") if said.get(key)}
 
 
 def _ordered(engine: EngineDefinition) -> dict[str, Any]:

@@ -12,13 +12,15 @@ Words = tuple[str, ...]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
     """An image and how it is run; `options` are those of `docker run`, each one word;
-    `own_entry` is whether the image's entry point comes before the words of the command."""
+    `own_entry` is whether the image's entry point comes before the words of the command; `publish`
+    are the ports that others reach, on the bridge network."""
 
     image: str
     runtime: str = "docker"
     network: Literal["host", "bridge"] = "host"
     options: Words = ()
     own_entry: bool = True
+    publish: Words = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ class Draft:
     engine: Mapping[str, Any]
     model: str
     placed: Placed
+    serve: Mapping[str, Any]
     space: str
     objective: str
     gpus: int
@@ -45,6 +46,10 @@ def _lines(draft: Draft) -> Iterator[str]:
             yield from (f"  {line}" for line in _block({key: value}))
     yield from _block({"model": draft.model})
     yield from _fixed(draft.placed)
+    if draft.serve:
+        yield ""
+        yield "# Where an exported command listens; the tuner's launches do not."
+        yield from _block({"serve": draft.serve})
     yield ""
     yield from _block({"space": draft.space, "objective": draft.objective})
     yield from _baseline(draft.placed)

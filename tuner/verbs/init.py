@@ -22,8 +22,9 @@ class Started(Frozen):
 
     `copied` are the definition files that lie in the study's folder, since no tree around it has
     them; `baseline` and `fixed` name parameters, flags and variables; `secrets` are the variables
-    to be set before a run; `added` is what the baseline's launch says beyond the source: defaults
-    of the space that cannot be left to the engine.
+    to be set before a run; `serve` is where an exported command listens; `added` is what the
+    baseline's launch says beyond the source: defaults of the space that cannot be left to the
+    engine.
     """
 
     schema_number: int = 1
@@ -37,6 +38,7 @@ class Started(Frozen):
     baseline: list[str]
     fixed: list[str]
     secrets: list[str]
+    serve: dict[str, str | int | list[str]] = {}
     left_out: list[str]
     added: list[str]
 
@@ -110,6 +112,7 @@ def _started(folder: Path, drafted: Drafted) -> Started:
         baseline=[name for name, value in made.placed.baseline.items() if value is not None],
         fixed=[*made.placed.flags, *made.placed.env],
         secrets=list(made.placed.secrets),
+        serve=dict(made.serve),
         left_out=list(made.left_out),
         added=list(made.added),
     )

@@ -1,8 +1,11 @@
 """An export as a container that docker or podman runs."""
 
-from tuner.engines.images import ANY_ADDRESS, Image
+from tuner.engines.images import ANY_ADDRESS, Image, own_port
+from tuner.engines.spelling import without
+from tuner.http.client import is_loopback
 from tuner.views.export import Export, flags
 
+LOOPBACK = "127.0.0.1"
 IMAGE = "${IMAGE}"
 """Stands for an image that the study does not name; a shell stops where it is not set."""
 
@@ -22,10 +25,21 @@ def docker_words(chosen: Export) -> tuple[str, ...]:
 
 def arguments(chosen: Export, *, alone: bool) -> list[str]:
     """The engine's arguments; `alone` on a network of its own it must listen to all of it."""
-    named = any(name == "host" for name, _ in flags(chosen.arguments))
-    if not alone or named or chosen.engine not in _LISTENS_TO_ITSELF:
+    if not alone or not is_loopback(address(chosen)):
         return chosen.arguments
-    return [*chosen.arguments, "--host", ANY_ADDRESS]
+    return [*without(chosen.arguments, ("--host",)), "--host", ANY_ADDRESS]
+
+
+def address(chosen: Export) -> str:
+    """Where the server listens: as it is told, else as its engine does by itself."""
+    said = [values[0] for name, values in flags(chosen.arguments) if name == "host" and values]
+    usual = LOOPBACK if chosen.engine in _LISTENS_TO_ITSELF else ANY_ADDRESS
+    return said[-1] if said else usual
+
+
+def published(chosen: Export) -> list[str]:
+    """The ports that a container on a network of its own shows, as `[ADDRESS:]PORT:PORT`."""
+    return chosen.container.publish or [own_port(chosen.port)]
 
 
 def _inside(chosen: Export) -> list[str]:
@@ -44,4 +58,5 @@ def _image(chosen: Export) -> Image:
         all_gpus=chosen.gpus > 0,
         port=chosen.port,
         usual_port=chosen.port,
+        publish=tuple(chosen.container.publish),
     )

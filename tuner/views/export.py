@@ -10,6 +10,7 @@ from tuner.definitions.paths import absence
 from tuner.definitions.space import Configuration
 from tuner.definitions.validation import LoadedStudy
 from tuner.engines.base import LaunchCommand, LaunchSpec
+from tuner.engines.images import own_port
 from tuner.engines.spelling import references, shown_argv
 from tuner.errors import StudyChanged, TunerError
 from tuner.frozen import Frozen
@@ -30,13 +31,15 @@ class Container(Frozen):
     """How the launch runs in a container: by which image, or one that is yet to be named.
 
     `program` holds the first words of the command as they are inside; `mounts` are the host's
-    paths that the command names, at the same place inside; `options` are the study's own.
+    paths that the command names, at the same place inside; `options` are the study's own;
+    `publish` are ports of the host and those behind them, on the bridge network.
     """
 
     image: str | None
     runtime: str = "docker"
     network: Literal["host", "bridge"] = "host"
     options: list[str] = []
+    publish: list[str] = []
     program: list[str]
     mounts: list[str]
 
@@ -98,7 +101,7 @@ def export(study: LoadedStudy, records: Sequence[TrialRecord], trial: int | None
     program = _program(argv)
     engine = engines.create(spec)
     gpus = engine.gpus_needed() if _on_gpus(study, launch) else 0
-    port = _port(argv[program:], engine.usual_port)
+    port = study.definition.serve.port or engine.usual_port
     return Export(
         study=study.folder.resolve().name,
         engine=engine.name,
@@ -108,7 +111,7 @@ def export(study: LoadedStudy, records: Sequence[TrialRecord], trial: int | None
         program=program,
         gpus=gpus,
         port=port,
-        container=_container(spec, launch, argv, program, gpus),
+        container=_container(spec, launch, argv, program, gpus, port),
         replicas=replica_commands(study, configuration, port),
         trial=number,
         why=why,
@@ -172,13 +175,6 @@ def _on_gpus(study: LoadedStudy, launch: LaunchCommand) -> bool:
     return measured is None or bool(measured.get("hardware", {}).get("gpu model") != ["none"])
 
 
-def _port(arguments: Sequence[str], usual: int) -> int:
-    for name, values in flags(arguments):
-        if name == "port" and values and values[0].isdecimal():
-            return int(values[0])
-    return usual
-
-
 def flags(arguments: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
     """Each flag without its dashes, with the words that belong to it; a first word that is none
     is the model."""
@@ -196,7 +192,12 @@ def flags(arguments: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def _container(
-    spec: LaunchSpec, launch: LaunchCommand, argv: Sequence[str], program: int, gpus: int
+    spec: LaunchSpec,
+    launch: LaunchCommand,
+    argv: Sequence[str],
+    program: int,
+    gpus: int,
+    port: int,
 ) -> Container:
     """That of the study's image, or one that would do for an image yet to be named."""
     words, image = list(argv[:program]), launch.image
@@ -206,6 +207,7 @@ def _container(
             runtime=image.runtime,
             network=image.network,
             options=list(shown_argv(image.options)),
+            publish=list(image.publish or [own_port(port)]) if image.network == "bridge" else [],
             program=words,
             mounts=list(image.mounts),
         )

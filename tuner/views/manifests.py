@@ -5,7 +5,7 @@ from typing import Any
 
 from tuner.definitions.yaml_writer import write
 from tuner.engines.spelling import references, spelt
-from tuner.views.docker import IMAGE, arguments
+from tuner.views.docker import IMAGE, arguments, published
 from tuner.views.export import Export, flags
 from tuner.views.words import comment, host_label
 
@@ -28,7 +28,7 @@ def compose(chosen: Export) -> str:
         "entrypoint": [_asked(word) for word in container.program],
         "command": [_asked(word) for word in arguments(chosen, alone=alone)],
         "restart": "unless-stopped",
-        **({"ports": [f"{chosen.port}:{chosen.port}"]} if alone else {"network_mode": "host"}),
+        **({"ports": published(chosen)} if alone else {"network_mode": "host"}),
     }
     if chosen.env:
         service["environment"] = {name: _asked(value) for name, value in chosen.env.items()}
@@ -71,12 +71,19 @@ def deployment(chosen: Export) -> str:
         "selector": {"matchLabels": labels},
         "template": {"metadata": {"labels": labels}, "spec": _pod(chosen, name, secrets)},
     }
-    service = {"selector": labels, "ports": [{"port": chosen.port, "targetPort": chosen.port}]}
+    service = {"selector": labels, "ports": [{"port": front(chosen), "targetPort": chosen.port}]}
     documents = [
         {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec},
         {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": service},
     ]
     return head + "---\n".join(write(document) for document in documents)
+
+
+def front(chosen: Export) -> int:
+    """The port that others know the server by."""
+    pairs = [port.rpartition(":")[::2] for port in chosen.container.publish]
+    fronts = [int(at.rpartition(":")[2]) for at, inside in pairs if int(inside) == chosen.port]
+    return fronts[0] if fronts else chosen.port
 
 
 def _pod(chosen: Export, name: str, secrets: list[str]) -> dict[str, Any]:

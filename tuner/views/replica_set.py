@@ -7,6 +7,8 @@ from tuner import engines
 from tuner.definitions.space import Configuration
 from tuner.definitions.validation import LoadedStudy
 from tuner.engines.base import LaunchCommand
+from tuner.engines.images import Image
+from tuner.engines.spelling import without
 from tuner.night.launches import launch_command, launch_spec, replicas
 
 BALANCER = (
@@ -37,7 +39,7 @@ def replica_commands(study: LoadedStudy, configuration: Configuration, port: int
     visible = _visible(command, gpus * servers)
     step = DERIVED_PORTS if "--enable-dp-attention" in command.argv else 1
     return [
-        _own(command, visible[place * gpus : (place + 1) * gpus], port + place * step).shell()
+        _own(command, visible[place * gpus : (place + 1) * gpus], port, place * step).shell()
         for place in range(servers)
     ]
 
@@ -48,21 +50,20 @@ def _visible(command: LaunchCommand, count: int) -> list[str]:
     return listed if enough else [str(number) for number in range(count)]
 
 
-def _own(command: LaunchCommand, gpus: Sequence[str], port: int) -> LaunchCommand:
+def _own(command: LaunchCommand, gpus: Sequence[str], port: int, by: int) -> LaunchCommand:
     env = {name: v for name, v in command.withheld_env.items() if name not in _OWN_VARIABLES}
     return replace(
         command,
-        withheld_argv=(*_without(command.withheld_argv, _OWN_FLAGS), "--port", str(port)),
+        withheld_argv=(*without(command.withheld_argv, _OWN_FLAGS), "--port", str(port + by)),
         withheld_env={**env, _VISIBLE: ",".join(gpus)},
+        image=command.image and replace(command.image, publish=_moved(command.image, port, by)),
     )
 
 
-def _without(words: Sequence[str], flags: Sequence[str]) -> list[str]:
-    """The words without these flags and what belongs to them."""
-    kept, drop = [], False
-    for word in words:
-        if word.startswith("--"):
-            drop = word in flags
-        if not drop:
-            kept.append(word)
-    return kept
+def _moved(image: Image, port: int, by: int) -> tuple[str, ...]:
+    """What is published, that much further outside, and inside where the server listens."""
+    parts = [published.rsplit(":", 2) for published in image.publish]
+    return tuple(
+        ":".join([*address, str(int(outside) + by), str(int(inside) + by * (int(inside) == port))])
+        for *address, outside, inside in parts
+    )
