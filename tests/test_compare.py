@@ -94,6 +94,24 @@ def test_what_noise_leaves_open_says_how_many_launches_would_decide(night):
     )
 
 
+def test_of_several_changes_those_that_were_measured_alone_are_named(night):
+    study = load_study(night)
+    both = {"attention-backend": "fa3", **LARGE}
+    keep(
+        night,
+        *(launch(study, n, gain=1 + 0.001 * n) for n in range(3)),
+        launch(study, 3, "hypothesis", {"attention-backend": "fa3"}, hypothesis="fa3"),
+        launch(study, 4, "confirm", both, gain=1.2),
+        launch(study, 5, gain=1.0),
+        launch(study, 6, "confirm", both, gain=1.2),
+    )
+    said = "Of its 2 changes, measured alone: attention-backend=fa3: no effect, from one launch."
+    assert said in compare(night, "baseline", "winner").notes
+    assert said in compare(night, "winner", "baseline").notes
+    assert said not in compare(night, "baseline", "fa3").notes
+    assert said not in compare(night, "fa3", "winner").notes
+
+
 def test_a_study_is_not_held_against_itself(night):
     won(night)
     link = night.parent / "link"

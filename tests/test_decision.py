@@ -89,13 +89,15 @@ def test_one_fresh_launch_is_not_enough():
 
 def test_a_machine_that_is_too_noisy_to_decide_is_said_instead_of_an_interval():
     found = concluded(with_winner(0.03, sd=0.5))
+    noise = found.noise.score
+    assert noise is not None
     assert found.winner_key is None
     assert found.sentence == (
         "No configuration beats the baseline beyond noise. This machine is too noisy to decide:"
-        f" launches of one configuration differ by {found.noise.score.sd_percent:.0f} % (standard"
+        f" launches of one configuration differ by {noise.sd_percent:.0f} % (standard"
         f" deviation), only a gain of {found.detectable_percent:.0f} % would likely have been"
-        " found, and 50 launches of each side could not tell whether a gain lies inside the band of 3 %;"
-        " see tuner doctor."
+        " found, and 50 launches of each side could not tell whether a gain lies inside the band"
+        " of 3 %; see tuner doctor."
     )
     assert found.detectable_percent > 50
     assert str(found.noise).endswith("; too noisy to decide anything small: see tuner doctor")

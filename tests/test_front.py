@@ -10,6 +10,7 @@ from tuner.definitions.validation import load_study
 from tuner.verbs import inspect
 from tuner.verdicts.analysis import ParetoPoint
 from tuner.views.results import Front
+from tuner.views.words import PER_USER
 
 AXES = ("tok_s_per_user", "tok_s_per_gpu")
 
@@ -58,7 +59,15 @@ def test_what_rests_on_a_single_launch_is_said(night, capsys):
     keep(night, launch(study, 2, "search", {"attention-backend": "fa3"}, gain=1.1))
     text = shown(night, capsys)
     assert re.search(r"^ A +1 +22 +22 +2, once +attention-backend=fa3 *$", text, re.M)
-    assert text.rstrip().endswith(ONCE)
+    assert ONCE in text
+    assert text.replace("\n", " ").rstrip().endswith(f"{ONCE} {PER_USER}")
+
+
+def test_what_a_users_rate_is_is_said_where_it_is_shown(night, capsys):
+    won(night)
+    assert PER_USER in shown(night, capsys).replace("\n", " ")
+    show_front(inspect.pareto(night, "output_tok_s", "tok_s_per_gpu"))
+    assert "a user" not in capsys.readouterr().out
 
 
 def test_what_was_beaten_gives_way_to_letters_and_widens_the_picture():

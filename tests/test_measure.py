@@ -15,6 +15,7 @@ from tests.conftest import ROOT, TUNER
 from tests.rehearsed import serving
 from tuner import cli
 from tuner.measuring import validity
+from tuner.views.words import PER_USER
 
 OBJECTIVE = """\
 ladder: [{concurrency: 1}, {concurrency: 4}]
@@ -87,6 +88,7 @@ def test_a_page_says_what_was_measured_and_that_it_may_be_believed(
         *("running / queued", "requests", "errors", "client's core"),
     ]
     assert said[2].split() == ["streams", "1", "4"]
+    assert said[14] == PER_USER
     assert said[-1] == "VALID"
     progress = err.splitlines()
     assert progress[0] == f"{url}: m, completions; streams 1, 4; about 2 s"

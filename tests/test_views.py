@@ -19,6 +19,7 @@ from tuner.views.results import (
     trial_row,
     unlike_baseline,
 )
+from tuner.views.words import ran_words
 
 
 @pytest.fixture
@@ -178,6 +179,10 @@ def test_a_rung_that_the_engine_did_not_run_in_full_is_said_to_run_at_what_it_di
     keep(night, made.model_copy(update={"rungs": rungs}))
     keep(night, launch(study, 1).model_copy(update={"rungs": most}))
     assert [row.ran_at for row in seen(night).trials] == [{8: 2.0}, {}]
+    assert ran_words({8: 2.0}) == "of 8 streams the engine ran 2 at a time"
+    assert ran_words({1: 0.25, 8: 3.84}) == (
+        "of 1 stream the engine ran 0.25 at a time, of 8 streams the engine ran 3.84 at a time"
+    )
 
 
 def test_arguments_unlike_the_baseline_s_are_named_in_both_directions(night):

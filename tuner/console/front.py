@@ -36,6 +36,8 @@ def show_front(front: Front) -> None:
         out.print(ONCE)
     if any(point.extrapolated for point in listed):
         out.print(LEGEND)
+    for meant in front.legend:
+        out.print(meant, soft_wrap=True)
 
 
 def _row(front: Front, mark: str, point: ParetoPoint) -> tuple[str | Text, ...]:

@@ -12,7 +12,7 @@ from tuner.definitions.models import Objective
 from tuner.measuring.measurement import Distribution
 from tuner.verbs.measure import Measured, MeasuredRung
 from tuner.verbs.servers import Found
-from tuner.views.words import number, plain
+from tuner.views.words import PER_USER, number, plain
 
 
 def progress() -> "Progress":
@@ -95,6 +95,7 @@ def show_measured(result: Measured) -> None:
     out.print(*_about(result), sep="\n", soft_wrap=True)
     if result.rungs:
         out.print(_table(result))
+        out.print(PER_USER, soft_wrap=True)
     for rung in result.rungs:
         for breach in rung.breaches:
             out.print(Text(f"breaks {plain(breach)}", style="red"))

@@ -20,6 +20,7 @@ from tuner.views.words import (
     changed_words,
     number,
     plain,
+    ran_words,
     said_changes,
     winner_words,
 )
@@ -192,8 +193,7 @@ def _came_of(row: TrialRow) -> Text:
         style = "red" if row.outcome == "failed" else "dim"
         text.append(f"\n{one_line(row.words)}", style=style)
     if row.ran_at:
-        ran = ", ".join(f"{rung} ran at {number(mean)}" for rung, mean in row.ran_at.items())
-        text.append(f"\n{ran}", style="yellow")
+        text.append(f"\n{ran_words(row.ran_at)}", style="yellow")
     if row.breaches:
         text.append(f"\nbreaks {row.breaches[0]}", style="red")
     return text

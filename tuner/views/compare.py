@@ -9,9 +9,11 @@ from tuner.frozen import Frozen
 from tuner.verdicts.arms import Arms
 from tuner.verdicts.arms import compare as effect_of
 from tuner.verdicts.effects import Effect, Judgement, judge, launches_to_decide, more_words
+from tuner.verdicts.ledger import ledger
 from tuner.verdicts.score import reference, slo_breaches
-from tuner.views.results import outcome_words, rehearsal
+from tuner.views.results import changes, outcome_words, rehearsal
 from tuner.views.sides import Side
+from tuner.views.words import said_changes
 
 Verdict = Literal["a", "b", "within noise", "undecided", "no verdict", "not measured"]
 """Who is faster, or why that is not said: `no verdict` is one launch of each."""
@@ -93,7 +95,7 @@ def comparison(
         rungs=rungs,
         declared=_unlike(a.declared, b.declared),
         effective=_unlike(_effective(a), _effective(b)) if _both_told(a, b) else {},
-        notes=[*notes, *_cautions(a, b)],
+        notes=[*notes, *_cautions(a, b), *_alone(arms, a, b)],
     )
 
 
@@ -196,6 +198,29 @@ def _effective(side: Side) -> Mapping[str, Value]:
 
 def _both_told(a: Side, b: Side) -> bool:
     return bool(_effective(a) and _effective(b))
+
+
+def _alone(arms: Arms, a: Side, b: Side) -> list[str]:
+    """Which of the changes between the baseline and a configuration of its own study a hypothesis
+    measured without the others."""
+    baseline = next((s for s in (a, b) if s.launches[0].key == arms.baseline_key), None)
+    other = b if baseline is a else a
+    if baseline is None or a.of != b.of:
+        return []
+    study, by_number = a.study, {record.number: record for record in arms.records}
+    ours = changes(other.launches[0].values, study)
+    if len(ours) < 2:
+        return []
+    rows = ledger(
+        arms.records, study.space.hypotheses, arms.objective, arms.baseline_key, study.idle
+    )
+    said = []
+    for row in rows:
+        alone = changes(by_number[row.trials[0]].values, study) if row.effect else {}
+        if len(alone) == 1 and row.effect and all(same(ours.get(n), v) for n, v in alone.items()):
+            times = "one launch" if row.effect.launches == 1 else f"{row.effect.launches} launches"
+            said.append(f"{said_changes(alone)}: {row.verdict}, from {times}")
+    return [f"Of its {len(ours)} changes, measured alone: {'; '.join(said)}."] if said else []
 
 
 def _cautions(a: Side, b: Side) -> list[str]:

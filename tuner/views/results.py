@@ -26,6 +26,7 @@ from tuner.verdicts.decision import Conclusion, conclusion, reference
 from tuner.verdicts.ledger import LedgerRow, ledger, null_results
 from tuner.verdicts.limits import worst
 from tuner.verdicts.score import rung_ratios, score, slo_breaches
+from tuner.views.words import PER_USER
 
 SCHEMA = 1
 FULL_SHARE = 0.9
@@ -120,6 +121,11 @@ class Front(Frozen):
     baseline_key: str = ""
     changes: dict[str, dict[str, Value]]
     why_empty: str = ""
+
+    @property
+    def legend(self) -> list[str]:
+        """What is meant by metrics that other tools count otherwise."""
+        return [PER_USER] if any(m.startswith("tok_s_per_user") for m in (self.x, self.y)) else []
 
 
 def study_view(study: LoadedStudy, records: Records, ended: str = "") -> StudyView:

@@ -18,6 +18,7 @@ from tuner.views.words import (
     SIGN,
     changed_words,
     number,
+    ran_words,
     said_changes,
     winner_words,
 )
@@ -207,7 +208,8 @@ def trade_offs(front: Front) -> list[Html]:
         for point in front.points
     ]
     heads = ["at", front.x, front.y, "configuration", "trials"]
-    return [drawn, element("p", key, class_="dim"), table(heads, rows)]
+    legend = [element("p", said, class_="dim") for said in (key, *front.legend)]
+    return [drawn, *legend, table(heads, rows)]
 
 
 def trials(view: StudyView) -> list[Html]:
@@ -227,7 +229,7 @@ def trials(view: StudyView) -> list[Html]:
 def _trial(row: TrialRow, rungs: Sequence[int]) -> list[str | int | None]:
     sign = SIGN if row.extrapolated else ""
     came = [row.words, *(f"breaks {breach}" for breach in row.breaches)]
-    came += [f"{at} ran at {number(mean)}" for at, mean in row.ran_at.items()]
+    came += [ran_words(row.ran_at)] if row.ran_at else []
     return [
         row.number,
         row.hypothesis or row.kind,

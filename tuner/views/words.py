@@ -14,6 +14,12 @@ LEGEND = (
     " No such number wins: finalists run as full sets."
 )
 
+PER_USER = (
+    "tok/s a user: how fast an answer streams once it has begun, its tokens after the first event"
+    " over the time they took. The wait for that event is not in it; output tok/s over streams has"
+    " it."
+)
+
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
 _NOT_IN_A_NAME = re.compile(r"[^a-z0-9]+")
 NAME_CHARS = 40
@@ -49,6 +55,15 @@ def winner_words(changed: Mapping[str, Value], servers: int) -> str:
     """What won, and how many servers of it the host holds."""
     several = f", {servers} servers on the host" if servers > 1 else ""
     return f"Winner: {said_changes(changed)}{several}"
+
+
+def ran_words(ran_at: Mapping[int, float]) -> str:
+    """Where the engine ran fewer requests at a time than there were streams."""
+    return ", ".join(
+        f"of {streams} {'stream' if streams == 1 else 'streams'} the engine ran"
+        f" {number(mean)} at a time"
+        for streams, mean in ran_at.items()
+    )
 
 
 def changed_words(how: str) -> str:
