@@ -72,6 +72,7 @@ def measured(result: Played, concurrency: int) -> RungMeasurement:
         end_s=result.end_s,
         gpus=1,
         load_samples=result.load_samples,
+        lags_s=result.lags_s,
     )
 
 
@@ -144,6 +145,17 @@ def test_latencies_are_the_servers_own(truth):
     assert ours.itl_ms.p50 == pytest.approx(5, rel=0.1)
     assert ours.tpot_ms.p50 == pytest.approx(5, rel=0.1)
     assert ours.tok_s_per_user == pytest.approx(200, rel=0.1)
+
+
+def test_the_client_says_how_late_it_was_itself(truth):
+    result = played(truth, "ttft_ms=20,interval_ms=5", plan(4))
+    reads = sum(len(timing.events) for timing in result.timings)
+    assert len(result.lags_s) > reads / 2
+    assert all(0 <= lag_s < 5 for lag_s in result.lags_s)
+    assert any(result.lags_s)
+    lag_ms = measured(result, 4).instrument_lag_ms
+    assert lag_ms is not None
+    assert lag_ms.max == pytest.approx(1000 * max(result.lags_s))
 
 
 def test_a_surface_is_measured_in_its_own_seconds(truth):

@@ -81,14 +81,15 @@ def test_a_page_says_what_was_measured_and_that_it_may_be_believed(
         f"{url}: an unnamed engine, m, completions",
         "16 tokens in, 8 out, prompts never seen before; 0.2 s of warm-up, a window of 1 s",
     ]
-    rows = [line.split("  ")[0].strip() for line in said[2:14]]
+    rows = [line.split("  ")[0].strip() for line in said[2:15]]
     assert rows == [
         *("streams", "output tok/s", "total tok/s", "tok/s a user"),
         *("TTFT ms p50 / p99", "TPOT ms p50 / p99", "ITL ms p50 / p99", "E2E ms p50 / p99"),
-        *("running / queued", "requests", "errors", "client's core"),
+        *("running / queued", "requests", "errors"),
+        *("instrument lag ms p50 / p99", "client's core"),
     ]
     assert said[2].split() == ["streams", "1", "4"]
-    assert said[14] == PER_USER
+    assert said[15] == PER_USER
     assert said[-1] == "VALID"
     progress = err.splitlines()
     assert progress[0] == f"{url}: m, completions; streams 1, 4; about 2 s"

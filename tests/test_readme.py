@@ -103,6 +103,7 @@ def test_files_of_a_study_folder_are_called_as_the_code_calls_them():
     assert set(table) == {
         "study.yaml",
         "trials.jsonl",
+        "trials.jsonl.torn",
         "trials/NNNN/",
         environment.FILE,
         report.FILE,

@@ -155,5 +155,6 @@ _ROWS: tuple[tuple[str, Callable[[MeasuredRung], str]], ...] = (
     ("running / queued", _load),
     ("requests", lambda rung: str(rung.measurement.requests_completed)),
     ("errors", lambda rung: str(rung.measurement.requests_failed)),
+    ("instrument lag ms p50 / p99", lambda rung: _pair(rung.measurement.instrument_lag_ms)),
     ("client's core", lambda rung: _share(rung.observed.cpu_share)),
 )

@@ -73,10 +73,12 @@ class Played:
 
     `start_s` and `end_s` are the window, cut short where nobody answered any more; `load_samples`
     are (time, running, queued) as the engine counted. Requests under way at the end were cut:
-    they have neither `done_s` nor `error`.
+    they have neither `done_s` nor `error`. `lags_s` are how much later than the kernel the client
+    read what came to the window's requests, in real seconds.
     """
 
     timings: tuple[RequestTiming, ...]
     start_s: float
     end_s: float
     load_samples: tuple[tuple[float, float, float], ...]
+    lags_s: tuple[float, ...] = ()

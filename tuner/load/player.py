@@ -140,7 +140,14 @@ class _Rung:
             load_samples=tuple(
                 (self._clock(at), running, queued) for at, running, queued in self._samples
             ),
+            lags_s=tuple(self._lags_s()),
         )
+
+    def _lags_s(self) -> Iterator[float]:
+        for asked in self._asked:
+            ended_s = asked.raw.done_s or asked.raw.failed_s or self._end_s
+            if asked.raw.sent_s < self._end_s and ended_s > self._start_s:
+                yield from asked.raw.lags_s
 
     async def _stream(self, stream: int) -> None:
         await self._pause(self._start_delay_s(stream))

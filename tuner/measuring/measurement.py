@@ -59,7 +59,8 @@ class RungMeasurement(Frozen):
 
     A latency is None where no request of the window could show it. Where one server stood for all
     replicas of a host, `streams` were played, all throughputs are those seen times `factor`, and
-    everything else is that server's own.
+    everything else is that server's own. `instrument_lag_ms` is how much later than the kernel the
+    client read, in real milliseconds; it is in no other number.
     """
 
     concurrency: int
@@ -77,6 +78,7 @@ class RungMeasurement(Frozen):
     itl_ms: Distribution | None
     e2e_ms: Distribution | None
     engine_load: EngineLoad | None = None
+    instrument_lag_ms: Distribution | None = None
     streams: int | None = None
     factor: float = 1.0
 
@@ -94,6 +96,7 @@ def measure(
     end_s: float,
     gpus: int,
     load_samples: Sequence[tuple[float, float, float]] = (),
+    lags_s: Sequence[float] = (),
     replicas: Replicas = ALONE,
 ) -> RungMeasurement:
     """The numbers of a steady window [start_s, end_s], all units on the load's clock.
@@ -142,6 +145,7 @@ def measure(
         itl_ms=_distribution(view.token_gaps_s()),
         e2e_ms=_distribution(view.latencies_s()),
         engine_load=_engine_load([s for s in load_samples if view.holds(s[0])]),
+        instrument_lag_ms=_distribution(lags_s),
         streams=replicas.streams(concurrency),
         factor=factor,
     )

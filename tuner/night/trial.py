@@ -302,6 +302,7 @@ def _measured(order: TrialOrder, rung: Rung, played: Played) -> RungMeasurement:
         end_s=played.end_s,
         gpus=order.host_gpus or order.gpus,
         load_samples=played.load_samples,
+        lags_s=played.lags_s,
         replicas=order.replicas,
     )
 

@@ -207,6 +207,7 @@ def _judged(course: _Course, rung: Rung, played: Played, watch: "_Watch") -> Mea
         end_s=played.end_s,
         gpus=course.gpus,
         load_samples=played.load_samples,
+        lags_s=played.lags_s,
     )
     cpu_share, wait_share = watch.shares()
     seen = observe(
