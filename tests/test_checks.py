@@ -340,7 +340,36 @@ INJECTED: dict[str, tuple[Inspected, tuple[str, str, str, str]]] = {
         (
             *("warn", "other load"),
             "32.0 of 128 cores are busy, load average 31.5: process 5 (make -j32) 31.6",
-            "wait for it to end, or kill 5",
+            "ps -fp 5 shows what it is; wait for it to end",
+        ),
+    ),
+    "a run of our own": (
+        host(
+            busy_cores=32.0,
+            load_1min=31.5,
+            cpu_users=[CpuUser(pid=7, command="raylet", cores=30.0, user="ann", ours=True)],
+        ),
+        (
+            *("warn", "other load"),
+            "32.0 of 128 cores are busy, load average 31.5: process 7 of ann (a tuner's own,"
+            " raylet) 30.0",
+            "a tuner is running: wait for it to end",
+        ),
+    ),
+    "a run of our own and somebody": (
+        host(
+            busy_cores=32.0,
+            load_1min=31.5,
+            cpu_users=[
+                CpuUser(pid=7, command="raylet", cores=20.0, ours=True),
+                CpuUser(pid=8, command="make", cores=9.0, user="bob"),
+            ],
+        ),
+        (
+            *("warn", "other load"),
+            "32.0 of 128 cores are busy, load average 31.5: process 7 (a tuner's own, raylet) 20.0,"
+            " process 8 of bob (make) 9.0",
+            "ps -fp 8 shows what it is; wait for it to end",
         ),
     ),
     "a crowd that cannot be seen": (

@@ -53,6 +53,25 @@ def healthy(monkeypatch):
     return put
 
 
+def test_a_study_that_needs_more_gpus_than_it_has_fails(night, healthy, typed):
+    sizes = "  tp-size: {type: choice, choices: [1, 4], default: 4}\nhypotheses:\n"
+    edit(night, "space.yaml", "hypotheses:\n", sizes)
+    assert found(typed, str(night))["study"] == (
+        *("fail", "found 1, and the baseline needs 4 GPUs"),
+        f"correct hardware.gpus at {night}/study.yaml:6:18",
+    )
+
+
+def test_a_variable_that_is_not_set_is_to_be_exported(night, healthy, typed, monkeypatch):
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    with (night / "study.yaml").open("a") as file:
+        file.write("fixed: {env: {HF_TOKEN: '${HF_TOKEN}'}}\n")
+    assert found(typed, str(night))["engine"] == (
+        *("fail", "the launch needs the variable HF_TOKEN, which is not set"),
+        "export HF_TOKEN=...",
+    )
+
+
 def found(typed, *words: str) -> dict[str, tuple[str, str, str]]:
     checks = json.loads(typed(*words, "--json")[1])["checks"]
     return {check["name"]: (check["state"], check["found"], check["mend"]) for check in checks}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import resource
 import socket
 import subprocess
@@ -12,8 +13,9 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.conftest import ROOT
-from tuner.hosts import inspection
+from tuner.hosts import inspection, processes
 from tuner.hosts.inspection import inspect_host
+from tuner.hosts.job import RAY_VARIABLE
 from tuner.hosts.leftovers import records
 from tuner.hosts.supervisor import TAG_VARIABLE
 
@@ -61,8 +63,19 @@ def test_low_limits_are_seen(own_root, tmp_path):
     assert (seen["open_files_soft"], seen["open_files_hard"]) == (200, 300)
 
 
-def test_a_process_that_burns_a_core_is_named(own_root):
-    with subprocess.Popen([sys.executable, "-c", BURNS]) as burner:
+@pytest.mark.parametrize(
+    ("mark", "word", "ours"),
+    [
+        ({}, "x", False),
+        ({RAY_VARIABLE: f"{os.getpid()}-{processes.read(os.getpid()).started}"}, "x", True),
+        ({TAG_VARIABLE: "trial-1-abcd"}, "x", True),
+        ({}, "/a/bin/tuner run night", True),
+        ({}, "tuner.py run", False),
+    ],
+)
+def test_a_process_that_burns_a_core_is_named_with_its_owner(own_root, mark, word, ours):
+    burns = [sys.executable, "-c", BURNS + "#", word]
+    with subprocess.Popen(burns, env={**os.environ, **mark}) as burner:
         try:
             for _ in range(20):
                 users = {user.pid: user for user in inspect_host().cpu_users}
@@ -70,7 +83,9 @@ def test_a_process_that_burns_a_core_is_named(own_root):
                     break
         finally:
             burner.kill()
-    assert users[burner.pid].command.endswith(BURNS)
+    assert users[burner.pid].command.endswith(f"{BURNS}# {word}")
+    assert users[burner.pid].user == pwd.getpwuid(os.getuid()).pw_name
+    assert users[burner.pid].ours == ours
     assert users[burner.pid].cores >= inspection._BUSY_CORES
 
 

@@ -65,6 +65,26 @@ def test_check_names_a_sampler_that_does_not_exist(night):
         inspect.check(night)
 
 
+SIZES = "  tp-size: {type: choice, choices: [1, 2, 4], default: DEFAULT}\nhypotheses:\n"
+WIDE = "  - {id: tp2, change: {tp-size: 2}, claim: c, gain_percent: [0, 9]}\n"
+
+
+def test_what_needs_more_gpus_than_the_study_has_is_a_fault_of_the_study(night):
+    edit(night, "space.yaml", "hypotheses:\n", SIZES.replace("DEFAULT", "1"))
+    assert inspect.check(night).not_ready == []  # what is searched may need more
+    edit(night, "space.yaml", "hypotheses:\n", f"hypotheses:\n{WIDE}")
+    where = f"{night}/study.yaml:6:18: hardware.gpus: found 1, and "
+    for verb in (inspect.check, lambda path: run_verb.run(path, lambda study: Listening())):
+        with pytest.raises(DefinitionError) as raised:
+            verb(night)
+        assert str(raised.value) == f"{where}tp-size=2 needs 2 GPUs"
+    assert inspect.plan(night).unverified == [f"{where}tp-size=2 needs 2 GPUs"]
+    edit(night, "space.yaml", "default: 1}", "default: 4}")
+    with pytest.raises(DefinitionError) as raised:
+        inspect.check(night)
+    assert str(raised.value) == f"{where}the baseline needs 4 GPUs"
+
+
 def test_check_says_what_this_machine_lacks(night, monkeypatch):
     monkeypatch.setattr(engines, "preflight", lambda spec: ["there is no engine here"])
     assert inspect.check(night).not_ready == ["there is no engine here"]

@@ -66,9 +66,13 @@ class Findings:
         Raises DefinitionError with all faults otherwise, file by file, each from top to bottom.
         """
         if value is None or self._found:
-            ordered = sorted(self._found, key=lambda f: (self._files.index(f[0]), f[1], f[2]))
-            raise DefinitionError([problem for *_, problem in ordered])
+            raise DefinitionError(self.problems())
         return value
+
+    def problems(self) -> list[Problem]:
+        """All faults, file by file, each from top to bottom."""
+        ordered = sorted(self._found, key=lambda f: (self._files.index(f[0]), f[1], f[2]))
+        return [problem for *_, problem in ordered]
 
 
 def _line_and_column(where: str) -> Mark:

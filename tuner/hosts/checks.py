@@ -1,7 +1,9 @@
 """Is this machine fit for a night? One function a question, over one look at it. Pure."""
 
+from collections.abc import Sequence
+
 from tuner.hosts.gpu_checks import GPU_QUESTIONS
-from tuner.hosts.inspection import Disk, Inspected
+from tuner.hosts.inspection import CpuUser, Disk, Inspected
 from tuner.hosts.processes import SHARED_MEMORY
 from tuner.hosts.questions import Check, Needs, Question, State
 from tuner.hosts.slots import PORTS_A_GPU, port_blocks
@@ -142,12 +144,26 @@ def other_load(seen: Inspected, needs: Needs) -> list[Check]:
     if share <= BUSY_SHARE:
         return [Check(name="other load", state="ok", found=said)]
     if seen.cpu_users:
-        who = ", ".join(f"process {u.pid} ({u.command}) {u.cores:.1f}" for u in seen.cpu_users[:3])
-        said = f"{said}: {who}"
-    pids = " ".join(str(user.pid) for user in seen.cpu_users[:3])
-    mend = f"wait for it to end, or kill {pids}" if pids else "top shows who; it may be a neighbour"
+        said = f"{said}: {', '.join(_user(user) for user in seen.cpu_users[:3])}"
+    mend = _after(seen.cpu_users[:3])
     state: State = "fail" if share > CROWDED_SHARE and needs.real_gpus else "warn"
     return [Check(name="other load", state=state, found=said, mend=mend)]
+
+
+def _user(user: CpuUser) -> str:
+    whose = "a tuner's own, " if user.ours else ""
+    owner = f" of {user.user}" if user.user else ""
+    return f"process {user.pid}{owner} ({whose}{user.command}) {user.cores:.1f}"
+
+
+def _after(users: Sequence[CpuUser]) -> str:
+    """What to do about load: never to kill what nobody here knows the use of."""
+    if not users:
+        return "top shows who; it may be a neighbour"
+    if all(user.ours for user in users):
+        return "a tuner is running: wait for it to end"
+    pids = ",".join(str(user.pid) for user in users if not user.ours)
+    return f"ps -fp {pids} shows what it is; wait for it to end"
 
 
 def quota(seen: Inspected, needs: Needs) -> list[Check]:

@@ -2,6 +2,8 @@
 
 import ctypes
 import os
+import pwd
+import re
 import resource
 import shutil
 import tempfile
@@ -16,9 +18,11 @@ from tuner.frozen import Frozen
 from tuner.hosts import processes
 from tuner.hosts.cgroups import SYSTEM
 from tuner.hosts.gpu_health import Gpus, gpus_now
+from tuner.hosts.job import RAY_VARIABLE
 from tuner.hosts.leftovers import sweep
 from tuner.hosts.ray_leftovers import sweep_ray
 from tuner.hosts.slots import parse_list
+from tuner.hosts.supervisor import TAG_VARIABLE
 
 _SAMPLE_S = 0.5
 _BUSY_CORES = 0.3
@@ -42,11 +46,14 @@ class Disk(Frozen):
 
 
 class CpuUser(Frozen):
-    """A process and how many cores it used during the look."""
+    """A process, whose it is and how many cores it used during the look; `ours` says that a run of
+    this program started it, or is it."""
 
     pid: int
     command: str
     cores: float
+    user: str = ""
+    ours: bool = False
 
 
 class Inspected(Frozen):
@@ -167,10 +174,46 @@ class _Load:
         }
         busy = sorted(used.items(), key=lambda pair: -pair[1])
         return [
-            CpuUser(pid=pid, command=processes.command_line(pid)[:120], cores=round(cores, 2))
+            CpuUser(
+                pid=pid,
+                command=processes.command_line(pid)[:120],
+                cores=round(cores, 2),
+                user=_owner(pid),
+                ours=_is_ours(pid),
+            )
             for pid, cores in busy
             if cores >= _BUSY_CORES
         ]
+
+
+_PARENTS = 64
+"""No run of this program stands deeper above what it started."""
+
+
+def _is_ours(pid: int) -> bool:
+    """Whether a process is marked by a run of this program, or one of it stands above."""
+    for _ in range(_PARENTS):
+        process = processes.read(pid)
+        if process is None or pid <= 1:
+            return False
+        marked = processes.marks(TAG_VARIABLE, [pid]) or processes.marks(RAY_VARIABLE, [pid])
+        if marked or _OWN.search(processes.command_line(pid)):
+            return True
+        pid = process.parent
+    return False
+
+
+_OWN = re.compile(r"(^|\s)(\S*/)?tuner (run|measure|doctor|serve)\b|-m tuner\b")
+
+
+def _owner(pid: int) -> str:
+    try:
+        user = (processes.PROC / str(pid)).stat().st_uid
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return str(user)
+    except OSError:
+        return ""
 
 
 def _machine_ticks() -> tuple[int, int]:

@@ -20,13 +20,14 @@ from tuner.night.environment import changed_since
 from tuner.night.launches import launch_spec
 from tuner.night.opening import open_study
 from tuner.records import Records, TrialRecord, locked
-from tuner.verbs.inspect import not_ready
+from tuner.verbs.inspect import not_ready, too_large
 from tuner.views import results
 from tuner.views.plan import Plan
 from tuner.views.plan import plan as planned
 
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_UNSET = re.compile(r"needs the variable (\w+), which is not set")
 _TOLERANCE = timedelta(minutes=1)
 
 
@@ -79,6 +80,10 @@ def _cuda(study: LoadedStudy) -> tuple[int, int] | None:
 def _of_the_study(study: LoadedStudy) -> list[Check]:
     faults = not_ready(study)
     checks = [*engine_checks(study, faults), *model_checks(study), *host_checks(study)]
+    checks += [
+        Check(name="study", state="fail", found=p.message, mend=f"correct {p.path} at {p.where}")
+        for p in too_large(study)
+    ]
     try:
         records = list(Records(study.folder))
         changed = changed_since(study)
@@ -92,7 +97,7 @@ def engine_checks(study: LoadedStudy, faults: Sequence[str]) -> list[Check]:
     """The engine starts from its interpreter or its image, and says its version."""
     mend = f"correct it in {study.folder}/study.yaml, or install what is missing"
     found = [
-        Check(name="engine", state="fail", found=fault, mend=mend)
+        Check(name="engine", state="fail", found=fault, mend=_export(fault) or mend)
         for fault in faults
         if not fault.startswith("the model ")
     ]
@@ -104,6 +109,11 @@ def engine_checks(study: LoadedStudy, faults: Sequence[str]) -> list[Check]:
         said = f"{name}; its version is not known before a launch"
         return [Check(name="engine", state="unknown", found=said, mend="name engine.python")]
     return [Check(name="engine", state="ok", found=f"{name} {version}")]
+
+
+def _export(fault: str) -> str:
+    unset = _UNSET.search(fault)
+    return f"export {unset[1]}=..." if unset else ""
 
 
 def model_checks(study: LoadedStudy) -> list[Check]:

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 from tuner import engines
 from tuner.definitions.counted import counted
+from tuner.definitions.findings import Findings
 from tuner.definitions.models import Value
 from tuner.definitions.validation import LoadedStudy
-from tuner.errors import DefinitionError
+from tuner.errors import DefinitionError, Problem
 from tuner.frozen import Frozen
 from tuner.hosts.gpus import find_gpus
 from tuner.night.command_line import CommandLine, notes, problems
@@ -72,8 +73,8 @@ class TrialView(Frozen):
 
 def check(path: Path) -> Check:
     """Read and check a study. Raises DefinitionError with every fault of every file, then with
-    every flag that the engine would refuse; TunerError for a sampler that does not exist or cannot
-    search the space."""
+    every flag that the engine would refuse and what needs more GPUs than are declared; TunerError
+    for a sampler that does not exist or cannot search the space."""
     study, line = open_for_launches(path)
     refuse(study, line)
     searcher_of(study, None)
@@ -93,15 +94,37 @@ def check(path: Path) -> Check:
 
 
 def refuse(study: LoadedStudy, line: CommandLine) -> None:
-    """Raises DefinitionError with every flag that the engine would refuse, and for a version that
-    is not the one that the study states."""
-    found = problems(study, line, conflicting_version(study))
+    """Raises DefinitionError with all of `faults`."""
+    found = faults(study, line)
     if found:
         raise DefinitionError(found)
 
 
+def faults(study: LoadedStudy, line: CommandLine) -> list[Problem]:
+    """Each flag that the engine would refuse, a version that is another than the study states, and
+    what could be launched on no machine that has the GPUs that the study declares."""
+    return [*too_large(study), *problems(study, line, conflicting_version(study))]
+
+
+def too_large(study: LoadedStudy) -> list[Problem]:
+    """Of the baseline and the hypotheses, each that needs more GPUs than are declared (and than
+    the baseline). What is searched is refused launch by launch instead."""
+    findings, space = Findings(), study.space
+    most = declared = study.definition.hardware.gpus
+    ahead = (space.hypothesis_configuration(h, study.baseline) for h in space.hypotheses)
+    for configuration in (study.baseline, *ahead):
+        needed = engines.create(launch_spec(study, configuration)).gpus_needed()
+        if needed > most:
+            what = said_changes(results.changes(configuration.as_dict(), study))
+            message = f"found {declared}, and {what} needs {counted(needed, 'GPU')}"
+            findings.add(study.sources["study"], ("hardware", "gpus"), message)
+        if configuration is study.baseline:
+            most = max(most, needed)
+    return findings.problems()
+
+
 def not_ready(study: LoadedStudy) -> list[str]:
-    """What would keep launches from starting here: of each build, and of what is too large."""
+    """What would keep launches of any build from starting here."""
     launch = launch_spec(study, study.baseline)
     builds = [None, *study.definition.engine.builds]
     faults = [
@@ -109,25 +132,13 @@ def not_ready(study: LoadedStudy) -> list[str]:
     ]
     other = other_version(study)
     faults += [other] if other else []
-    stated = [
-        study.baseline,
-        *(study.space.hypothesis_configuration(h, study.baseline) for h in study.space.hypotheses),
-    ]
-    declared = study.definition.hardware.gpus
-    for configuration in stated:
-        needed = engines.create(launch_spec(study, configuration)).gpus_needed()
-        if needed > declared:
-            what = said_changes(results.changes(configuration.as_dict(), study))
-            faults.append(
-                f"{what} needs {counted(needed, 'GPU')}, and hardware.gpus says {declared}"
-            )
     return list(dict.fromkeys(faults))
 
 
 def plan(path: Path) -> Plan:
     """What `run` would do from here. Starts nothing."""
     study, line = open_for_launches(path)
-    refused = [str(problem) for problem in problems(study, line)]
+    refused = [str(problem) for problem in [*too_large(study), *problems(study, line)]]
     return planned(
         study,
         list(Records(study.folder)),
