@@ -26,6 +26,8 @@ def bash(text: str) -> list[str]:
 @pytest.mark.parametrize(
     "text",
     [
+        'M=${M:-zai-org/GLM-4.6-FP8}; say $M x${N:-8-0}y "${O:=a-b-c}" ${P--1} ${Q:-a.b-c_d/e:f}',
+        'A=(\n  # one\n  --tp 4   # four\n  --x\n)\nA+=(--y  # more\n)\nsay "${A[@]}"',
         "say a 'b c' \"d e\" f\\ g",
         'say --x=\'{"a": [1, 2], "b": "c d"}\' --y="{\\"a\\": 1}"',
         "say 'it'\\''s' \"it's\" \"a\\nb\" 'a\\nb' $'a\\tb'",
@@ -126,6 +128,15 @@ def test_a_variable_that_depends_on_it_is_unknown_until_it_is_set_again():
     script = read("A=$(ls)\nrun $A\nA=1\nrun $A", Path("/w"), {})
     assert [command.words for command in script.commands] == [("run", "1")]
     assert len(script.unread) == 2
+
+
+@pytest.mark.parametrize("text", ["A=($(ls))\nA+=(--x)\nsay ${A[@]}", "A=$(ls)\nA+=x\nsay $A"])
+def test_what_is_appended_to_the_unknown_is_unknown_too(text):
+    script = read(text, Path("/w"), HOME)
+    assert script.commands == ()
+    assert {str(why).partition("\n")[0] for _, why in script.unread} == {
+        "line 1: cannot read the output of a command, '$(ls)', without running it"
+    }
 
 
 @pytest.mark.parametrize("text", ["run 'a", "run )", "run $(", "if x; then"])

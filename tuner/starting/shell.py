@@ -160,6 +160,8 @@ class _Reader:
 
     def _assignment(self, node: Node) -> None:
         name, value = self._named(node)
+        if _appends(node):
+            self._known(name)
         if value is not None and value.type == "array":
             self._array(node, name, value)
             return
@@ -169,7 +171,8 @@ class _Reader:
         self.unknown.pop(name, None)
 
     def _array(self, node: Node, name: str, value: Node) -> None:
-        words = [word for child in value.named_children for word in self._words(child)]
+        parts = [child for child in value.named_children if child.type != "comment"]
+        words = [word for part in parts for word in self._words(part)]
         before = self.arrays.get(name, []) if _appends(node) else []
         self.arrays[name] = [*before, *words]
         self.unknown.pop(name, None)
@@ -320,6 +323,7 @@ _STATEMENTS: Mapping[str, Callable[[_Reader, Node], None]] = {
 }
 _TEXTS: Mapping[str, Callable[[_Reader, Node], str]] = {
     "word": _Reader._plain,
+    "variable_name": _Reader._plain,  # as the parser calls what stands before a hyphen in a default
     "number": _Reader._plain,
     "string": _Reader._string,
     "raw_string": _Reader._raw,
