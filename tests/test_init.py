@@ -216,3 +216,32 @@ def test_a_shell_completes_verbs_and_options():
     ).stdout
     assert "complete -o nosort -F _tuner_completion tuner" in script
     assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("name", ["n" * 300, "n/" * 3000 + "n"])
+def test_a_name_that_is_too_long_is_said_to_be(tree, typed, name, before):
+    if before:
+        (tree / "studies").mkdir()
+    code, out, err = typed(name, "--engine", "vllm", "--model", "m")
+    folder = f"studies/{name}" if "/" not in name else name
+    assert (code, out) == (1, "")
+    assert err.replace("\n", "") == f"tuner: {folder}: cannot be written: File name too long"
+    assert (tree / "studies").exists() is before
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\x1b[2J", "sub\t/a"])
+def test_a_name_that_cannot_be_printed_is_none(tree, typed, name):
+    code, out, err = typed(name, "--from", "vllm serve m")
+    assert (code, out) == (1, "")
+    assert err == (
+        f"tuner: {name!r} is no name for a study: it has a character that cannot be printed\n"
+        "  A word, such as glm5-8gpu.\n"
+    )
+    assert not (tree / "studies").exists()
+
+
+def test_what_to_do_next_can_be_pasted(tree, typed):
+    assert typed("a b", "--from", "vllm serve m")[1].splitlines()[-1] == (
+        "next: tuner check 'studies/a b', then tuner plan 'studies/a b'"
+    )

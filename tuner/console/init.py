@@ -1,5 +1,6 @@
 """What a person hears of a study that was just written."""
 
+import shlex
 from collections.abc import Iterator
 
 from tuner.console.terminal import terminal
@@ -30,7 +31,8 @@ def show_started(started: Started) -> None:
         say("not in it:")
         for text in started.left_out:
             say(f"  - {text}")
-    say(f"next: tuner check {started.study}, then tuner plan {started.study}")
+    study = shlex.quote(started.study)
+    say(f"next: tuner check {study}, then tuner plan {study}")
 
 
 def _served(started: Started) -> Iterator[str]:

@@ -10,7 +10,14 @@ from tuner.errors import StudyError
 
 
 def refuse_existing(folder: Path) -> None:
-    """Raise StudyError where something is there already."""
+    """Raise StudyError where something is there already, or cannot be."""
+    try:
+        _refuse_existing(folder)
+    except OSError as error:
+        raise _failed(folder, error) from None
+
+
+def _refuse_existing(folder: Path) -> None:
     if (folder / STUDY_FILE).exists():
         raise StudyError(
             f"{folder}: there is a study already",
@@ -60,4 +67,8 @@ def _remove_empty(folders: list[Path]) -> None:
 
 def _unwritable(folder: Path, error: OSError) -> StudyError:
     refuse_existing(folder)
+    return _failed(folder, error)
+
+
+def _failed(folder: Path, error: OSError) -> StudyError:
     return StudyError(f"{folder}: cannot be written: {error.strerror or error}")

@@ -82,6 +82,11 @@ def folder_of(name: Path) -> Path:
     """Where a study of that name lies: in studies/ unless the name is a path. Raises TunerError."""
     if name.name in {"", ".."} or name.name.startswith("."):
         raise TunerError(f"'{name}' is no name for a study", hint="A word, such as glm5-8gpu.")
+    if not str(name).isprintable():
+        raise TunerError(
+            f"{str(name)!r} is no name for a study: it has a character that cannot be printed",
+            hint="A word, such as glm5-8gpu.",
+        )
     return name if len(name.parts) > 1 else Path("studies") / name
 
 
