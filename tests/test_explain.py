@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.conftest import TUNER
+from tests.conftest import ROOT, TUNER
 from tuner import cli
 from tuner.errors import TunerError
 from tuner.failures.rules import CLASSES
@@ -70,7 +70,7 @@ def test_json_has_the_keys_that_were_promised(typed):
     found = json.loads(out)
     assert set(found) == {
         *("schema_number", "log", "engine", "guessed", "class", "cause", "line", "blame"),
-        *("action", "advice", "phase", "exit_code", "context"),
+        *("action", "advice", "phase", "exit_code", "context", "cut_off"),
     }
     assert found["class"] == "arch_unsupported"
     assert found["blame"] == ["ep-size", "moe-a2a-backend"]
@@ -251,8 +251,53 @@ def test_ten_megabytes_take_about_as_long_as_ten_times_one(tmp_path):
 
 
 def test_whose_log_it_is():
-    assert guessed_engine("sglang and vllm and vLLM") == "vllm"
-    assert guessed_engine("CUDA out of memory") == "sglang"
+    stamped = "(APIServer pid=7) INFO 02-03 21:16:02 [api_server.py:1] "
+    assert guessed_engine(f"{stamped}sglang\nsglang\n") == "vllm"
+    assert guessed_engine("[2026-02-03 21:16:02 TP0] vllm vllm\n") == "sglang"
+    assert guessed_engine('  File "/site-packages/vllm/v1/engine.py", line 1, in f\n') == "vllm"
+    assert guessed_engine("ModuleNotFoundError: No module named 'sglang'\n") == "sglang"
+    assert guessed_engine("sglang and vllm and vLLM, CUDA out of memory") is None
+    assert guessed_engine((ROOT / "README.md").read_text()) is None
+
+
+SERVED = """INFO:     Uvicorn running on http://0.0.0.0:8000 (Press CTRL+C to quit)
+INFO:     127.0.0.1:5000 - "GET /health HTTP/1.1" 200 OK
+"""
+
+
+def test_of_an_engine_that_cannot_be_told_no_end_is_claimed(typed, tmp_path):
+    log = tmp_path / "server.log"
+    log.write_text(SERVED)
+    code, out, _ = typed(str(log))
+    assert code == 0
+    assert out.splitlines()[:3] == [
+        f"no failure: nothing in {log} explains a death",
+        "  its engine cannot be told from it: say --engine",
+        "  if its server ended by itself, say so with --exit-code N",
+    ]
+    found = json.loads(typed(str(log), "--json")[1])
+    assert (found["engine"], found["guessed"], found["phase"]) == (None, False, None)
+    said = "  it is a log of vLLM, and ends while "
+    assert said in typed(str(log), "--engine", "vllm")[1]
+
+
+def test_a_failure_is_explained_also_where_the_engine_cannot_be_told(typed, tmp_path):
+    log = tmp_path / "server.log"
+    log.write_text("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n")
+    assert typed(str(log))[1].splitlines()[1] == (
+        f"  at      {log}:1, its engine cannot be told from it: say --engine, while starting"
+    )
+
+
+def test_a_packed_log_that_is_cut_off_says_so(typed, tmp_path):
+    packed = tmp_path / "cut.log.gz"
+    whole = gzip.compress(NAN.read_bytes())
+    packed.write_bytes(whole[: len(whole) * 9 // 10])
+    note = "  note    the packed file is cut off: what came after its end was not read"
+    assert note in typed(str(packed))[1].splitlines()
+    assert json.loads(typed(str(packed), "--json")[1])["cut_off"] is True
+    packed.write_bytes(whole)
+    assert note not in typed(str(packed))[1].splitlines()
 
 
 def test_a_process_substitution_is_a_file_too():

@@ -67,7 +67,7 @@ def test_low_limits_are_seen(own_root, tmp_path):
     ("mark", "word", "ours"),
     [
         ({}, "x", False),
-        ({RAY_VARIABLE: f"{os.getpid()}-{processes.read(os.getpid()).started}"}, "x", True),
+        ({RAY_VARIABLE: f"{os.getpid()}-{processes.table()[os.getpid()].started}"}, "x", True),
         ({TAG_VARIABLE: "trial-1-abcd"}, "x", True),
         ({}, "/a/bin/tuner run night", True),
         ({}, "tuner.py run", False),

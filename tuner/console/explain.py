@@ -11,6 +11,7 @@ ACTIONS = {
     "once": "launch the same once more; never after a second time",
     "stop-study": "launch nothing before the host or the files are mended",
 }
+_UNTOLD = "its engine cannot be told from it: say --engine"
 _NAMES = {"sglang": "SGLang", "vllm": "vLLM", "rehearsal": "a rehearsal"}
 
 
@@ -21,6 +22,8 @@ def show_explanation(found: Explanation) -> None:
         out.print(*_healthy(found), sep="\n")
     else:
         out.print(*_failed(found), sep="\n")
+    if found.cut_off:
+        out.print("  note    the packed file is cut off: what came after its end was not read")
     out.print("")
     for line in found.context:
         out.print(_numbered(line, line.number == found.line, out.width), soft_wrap=True)
@@ -42,7 +45,9 @@ def _failed(found: Explanation) -> list[Text | str]:
 def _healthy(found: Explanation) -> list[Text | str]:
     said: list[Text | str] = [
         Text(f"no failure: nothing in {plain(found.log)} explains a death", style="green"),
-        f"  it is {_engine(found)}, and ends while {found.phase}",
+        f"  it is {_engine(found)}, and ends while {found.phase}"
+        if found.engine
+        else f"  {_UNTOLD}",
     ]
     if found.exit_code is None:
         said.append("  if its server ended by itself, say so with --exit-code N")
@@ -50,6 +55,8 @@ def _healthy(found: Explanation) -> list[Text | str]:
 
 
 def _engine(found: Explanation) -> str:
+    if found.engine is None:
+        return _UNTOLD
     guessed = " by the look of it" if found.guessed else ""
     return f"a log of {_NAMES[found.engine]}{guessed}"
 

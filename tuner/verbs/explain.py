@@ -21,6 +21,7 @@ HEALTHY = "none"
 """The class of a log that shows no failure."""
 
 STDIN = "-"
+_UNKNOWN = "unknown"
 _LIMIT_BYTES = 256_000_000
 _ABOVE, _BELOW = 3, 3
 _LINE_CHARS = 500
@@ -29,6 +30,19 @@ _ASSIGNED = re.compile(
     r"(?P<value>'[^']*'|\"[^\"]*\"|(?!--)[^\s,)}]+)"
 )
 """`api_key='x'`, `'api_key': 'x'`, `--api-key x`, `HF_TOKEN=x`."""
+_OF_SGLANG = re.compile(
+    r"\[20\d\d-\d\d-\d\d \d\d:\d\d:\d\d(?: [A-Z]{2}\d+)*\] \S"
+    r"|File \"[^\"\n]*/sglang/|server_args=ServerArgs\(|No module named '?sglang\b"
+    r"|^(?:usage: )?(?:launch_server\.py|sglang serve)\b",
+    re.MULTILINE,
+)
+_OF_VLLM = re.compile(
+    r"\b(?:INFO|WARNING|ERROR|DEBUG) \d\d-\d\d \d\d:\d\d:\d\d \["
+    r"|\((?:EngineCore|APIServer|Worker)\w* pid=\d+\)"
+    r"|File \"[^\"\n]*/vllm/|No module named '?vllm\b"
+    r"|^(?:usage: )?(?:api_server\.py|vllm serve): ?|^(?:usage: )vllm serve\b",
+    re.MULTILINE,
+)
 _GZIP = b"\x1f\x8b"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _LOOKED_AT = 65_536
@@ -48,21 +62,23 @@ class Explanation(Frozen):
 
     `kind` is a class of failure, "none" where nothing failed: cause, line, action and advice are
     then None. `line` is where the cause stands, `context` the lines around it; of a healthy log
-    they are the last ones. `phase` is how far the server had come. `guessed` says that the engine
-    was told from the log.
+    they are the last ones. `phase` is how far the server had come. `engine` is None where neither
+    the log nor anybody says which it is, `phase` where it then shows no failure either. `guessed`
+    says that the engine was told from the log, `cut_off` that the packed file lacks its end.
     """
 
     schema_number: int = 1
     log: str
-    engine: str
+    engine: str | None
     guessed: bool
+    cut_off: bool = False
     kind: str = Field(serialization_alias="class")
     cause: str | None
     line: int | None
     blame: list[str]
     action: Action | None
     advice: str | None
-    phase: Phase
+    phase: Phase | None
     exit_code: int | None
     context: list[NumberedLine]
 
@@ -80,34 +96,40 @@ def explain(
     no log.
     """
     shown = "standard input" if source == STDIN else source
-    log = _text(_content(source), shown)
+    content, cut_off = _content(source)
+    log = _text(content, shown)
     # Progress bars return without a new line: a line for the reader, none for an editor.
     read = log.replace("\r", "\n")
     chosen = engine or guessed_engine(read)
-    failure, at = located(read, engine=chosen, exit_code=exit_code, phase=phase)
+    spoken = chosen or _UNKNOWN
+    failure, at = located(read, engine=spoken, exit_code=exit_code, phase=phase)
+    reached = phase_of(read, spoken) if chosen else None
     line = None if at is None else log.count("\n", 0, at) + 1
     return Explanation(
         log=shown,
         engine=chosen,
-        guessed=engine is None,
+        guessed=engine is None and chosen is not None,
+        cut_off=cut_off,
         kind=failure.kind if failure else HEALTHY,
         cause=_masked(failure.cause) if failure else None,
         line=line,
         blame=failure.blame if failure else [],
         action=failure.action if failure else None,
         advice=failure.advice if failure else None,
-        phase=failure.phase if failure else phase or phase_of(read, chosen),
+        phase=failure.phase if failure else phase or reached,
         exit_code=exit_code,
         context=_context(log, line),
     )
 
 
-def guessed_engine(log: str) -> EngineName:
-    """Whose log it is, by the name that it mentions more often; SGLang's where none is said."""
+def guessed_engine(log: str) -> EngineName | None:
+    """Whose log it is, by what only that engine prints; None where nothing of the kind is there."""
     if "] REHEARSAL of SGLang" in log:
         return "rehearsal"
-    names = log.lower()
-    return "vllm" if names.count("vllm") > names.count("sglang") else "sglang"
+    sglang, vllm = (sum(1 for _ in marks.finditer(log)) for marks in (_OF_SGLANG, _OF_VLLM))
+    if not sglang and not vllm:
+        return None
+    return "vllm" if vllm > sglang else "sglang"
 
 
 def _context(log: str, line: int | None) -> list[NumberedLine]:
@@ -131,7 +153,8 @@ def _masked(text: str) -> str:
     return _ASSIGNED.sub(mask, text)
 
 
-def _content(source: str) -> bytes:
+def _content(source: str) -> tuple[bytes, bool]:
+    """What was read, unpacked, and whether its end is missing."""
     try:
         if source == STDIN:
             return _unpacked(sys.stdin.buffer, "standard input")
@@ -147,27 +170,27 @@ def _content(source: str) -> bytes:
         raise TunerError(f"{source}: cannot be read: {error.strerror or error}") from error
 
 
-def _unpacked(file: BinaryIO, shown: str) -> bytes:
-    content = file.read(_LIMIT_BYTES + 1)
+def _unpacked(file: BinaryIO, shown: str) -> tuple[bytes, bool]:
+    content, cut_off = file.read(_LIMIT_BYTES + 1), False
     if content.startswith(_GZIP):
-        content = _gunzipped(content, shown)
+        content, cut_off = _gunzipped(content, shown)
     if len(content) > _LIMIT_BYTES:
         raise TunerError(
             f"{shown}: more than {_LIMIT_BYTES / 1e6:.0f} MB, expected the log of one server",
             hint="Give the part that matters: tail -c 100M LOG | tuner explain -",
         )
-    return content
+    return content, cut_off
 
 
-def _gunzipped(content: bytes, shown: str) -> bytes:
-    """What could be unpacked; a file that was still being written lacks its end."""
-    found = b""
+def _gunzipped(content: bytes, shown: str) -> tuple[bytes, bool]:
+    """What could be unpacked, and whether the end is missing: it was still being written."""
+    found, cut_off = b"", False
     try:
         while content.startswith(_GZIP) and len(found) <= _LIMIT_BYTES:
             unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
             found += unpacker.decompress(content, _LIMIT_BYTES + 1)
-            content = unpacker.unused_data
-        return found
+            content, cut_off = unpacker.unused_data, not unpacker.eof
+        return found, cut_off
     except zlib.error as error:
         raise TunerError(
             f"{shown}: packed by gzip and damaged: {error}", hint="Unpack what is left of it first."
