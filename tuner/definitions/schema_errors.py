@@ -1,5 +1,6 @@
 """What pydantic says of a document → faults that a person understands, where they stand."""
 
+import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -72,6 +73,20 @@ def report(
     for subject in dict.fromkeys(fault.subject for fault in faults):
         if (subject[0], subject[2]) not in guessed:
             reporter.note([fault for fault in faults if fault.subject == subject])
+
+
+def without_unknown_keys(error: ValidationError, value: Any) -> Any | None:
+    """A copy of the document without its unknown keys; None where more than those was wrong."""
+    faults = [_fault(details, value) for details in error.errors(include_url=False)]
+    if any(fault.kind != "extra_forbidden" for fault in faults):
+        return None
+    left = copy.deepcopy(value)
+    for fault in faults:
+        parent = left
+        for part in fault.place[:-1]:
+            parent = parent[part]
+        parent.pop(fault.place[-1], None)
+    return left
 
 
 def _fault(details: ErrorDetails, data: Any) -> _Fault:

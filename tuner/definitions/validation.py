@@ -20,7 +20,7 @@ from tuner.definitions.models import (
 from tuner.definitions.nearest import did_you_mean
 from tuner.definitions.objective_checks import check_objective
 from tuner.definitions.paths import NO_FILE, fault, study_file
-from tuner.definitions.schema_errors import report
+from tuner.definitions.schema_errors import report, without_unknown_keys
 from tuner.definitions.space import Configuration, Space, flag_of
 from tuner.definitions.space_checks import check_space
 from tuner.definitions.study_checks import check_study
@@ -29,7 +29,7 @@ from tuner.definitions.together import check_together, space_of
 from tuner.definitions.trace import Trace, read_trace
 from tuner.definitions.versions import is_version
 from tuner.definitions.yaml_source import Place, Source, read
-from tuner.errors import DefinitionError
+from tuner.errors import DefinitionError, Problem
 from tuner.flags import sglang_table
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -159,14 +159,20 @@ class _Loader:
         name = os.path.normpath(path)
         self.findings.mention(name)
         try:
-            source = self.sources[model] = read(path, name=name)
+            repeated: list[Problem] = []
+            source = self.sources[model] = read(path, name=name, repeated=repeated)
+            self.findings.extend(name, repeated)
             value = model.model_validate_json(json.dumps(source.value))
         except DefinitionError as error:
             self.findings.extend(name, error.problems)
             return None
         except ValidationError as error:
             report(error, source, model, self.findings)
-            return None
+            rest = without_unknown_keys(error, source.value)
+            known = None if rest is None else _validated(rest, model)
+            if known is None:
+                return None
+            value = known
         _check_alone(source, value, self.findings)
         return value
 
@@ -261,6 +267,13 @@ def has_versions(definition: SpaceDefinition) -> bool:
     return any(each.versions is not None for each in dated) or any(
         isinstance(each, ChoiceParameter) and each.choice_versions for each in parameters
     )
+
+
+def _validated(document: object, model: type[Model]) -> Model | None:
+    try:
+        return model.model_validate_json(json.dumps(document))
+    except ValidationError:
+        return None
 
 
 def _check_alone(source: Source, value: BaseModel, findings: Findings) -> None:

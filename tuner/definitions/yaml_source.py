@@ -63,17 +63,21 @@ class Source:
         return f"{self.name}:{line}:{column}"
 
 
-def read(path: Path, *, name: str | None = None) -> Source:
-    """The document in a file, called `name` in messages.
+def read(path: Path, *, name: str | None = None, repeated: list[Problem] | None = None) -> Source:
+    """The document in a file, called `name` in messages; `repeated` as in `parse`.
 
     Raises DefinitionError with every fault found, and where the file cannot be read.
     """
     name = name or str(path)
-    return parse(_decode(_read_bytes(path, name), name), name=name)
+    return parse(_decode(_read_bytes(path, name), name), name=name, repeated=repeated)
 
 
-def parse(text: str, *, name: str) -> Source:
-    """The document in a text. Raises DefinitionError with every fault found."""
+def parse(text: str, *, name: str, repeated: list[Problem] | None = None) -> Source:
+    """The document in a text. Raises DefinitionError with every fault found.
+
+    Where `repeated` is given, keys that are there twice are noted in it and raise nothing alone:
+    the first counts, so that the rest of the document can be looked at.
+    """
     reader = _Reader(name=name)
     try:
         reader.check_events(text)
@@ -83,8 +87,10 @@ def parse(text: str, *, name: str) -> Source:
     except yaml.MarkedYAMLError as error:
         raise DefinitionError([_syntax_problem(error, name)]) from None
     value = reader.construct(node, (), ()) if node is not None else None
-    if reader.problems:
+    if reader.problems and (repeated is None or len(reader.problems) > reader.duplicates):
         raise DefinitionError(reader.problems)
+    if repeated is not None:
+        repeated += reader.problems
     if value is None:
         _refuse(f"{name}:1:1", "the file is empty, expected keys and values")
     return Source(name=name, value=value, keys=reader.keys, values=reader.values)
@@ -132,6 +138,7 @@ class _Reader:
     keys: dict[Place, Mark] = field(default_factory=dict)
     values: dict[Place, Mark] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    duplicates: int = 0
 
     def check_depth(self, text: str) -> None:
         """Refuse what nests deeper than any file that a person writes."""
@@ -185,6 +192,7 @@ class _Reader:
             if key in mapping:
                 line = self.keys[(*place, key)][0]
                 self._note(key_node, place, f"duplicate key '{key}', first on line {line}")
+                self.duplicates += 1
                 continue
             self.keys[(*place, key)] = _mark(key_node)
             mapping[key] = self.construct(value_node, (*place, key), above)
