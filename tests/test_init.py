@@ -245,3 +245,40 @@ def test_what_to_do_next_can_be_pasted(tree, typed):
     assert typed("a b", "--from", "vllm serve m")[1].splitlines()[-1] == (
         "next: tuner check 'studies/a b', then tuner plan 'studies/a b'"
     )
+
+
+def test_another_version_than_the_tag_or_the_interpreter_tells_is_said(tree, typed):
+    image = "docker run vllm/vllm-openai:v0.11.0 --model m"
+    python = tree / "bin" / "python"
+    python.parent.mkdir()
+    site = tree / "site" / "vllm-0.10.1.dist-info"
+    site.mkdir(parents=True)
+    (site / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.10.1\n")
+    (tree / "site" / "vllm").mkdir()
+    (tree / "site" / "vllm" / "__init__.py").write_text("")
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={tree}/site exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    here = f"{python} -m vllm.entrypoints.openai.api_server --model m"
+    for name, launch, told, who in (
+        ("a", image, "0.11.0", "the tag of vllm/vllm-openai:v0.11.0"),
+        ("b", here, "0.10.1", "what is installed"),
+    ):
+        said = f"version {told}, which {who} says: --engine-version 0.5.9 was taken instead"
+        code, out, err = typed(name, "--from", launch, "--engine-version", "0.5.9")
+        assert (code, err) == (0, "")
+        assert f"  - {said}" in out.splitlines()
+        assert f"# - {said}\n" in (tree / "studies" / name / "study.yaml").read_text()
+        out = typed(f"{name}2", "--from", launch, "--engine-version", told)[1]
+        assert "--engine-version" not in out
+
+
+def test_a_change_of_folder_is_said_and_paths_there_are_made_whole(tree, typed):
+    (tree / "x").mkdir()
+    (tree / "x" / "t.jinja").write_text("")
+    launch = f"cd {tree}/x && exec vllm serve m --chat-template ./t.jinja && cd later"
+    out = typed("a", "--from", launch)[1]
+    assert [line for line in out.splitlines() if "cd" in line] == [
+        f"  - line 1: 'cd {tree}/x': launches run in a folder of their own; what is still"
+        " a relative path in the study was relative to that one"
+    ]
+    assert f"chat-template: {tree}/x/t.jinja" in (tree / "studies/a/study.yaml").read_text()

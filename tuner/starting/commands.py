@@ -57,6 +57,7 @@ def find(text: str, context: Context) -> Pasted:
     _refuse_cut(script)
     aside = [_outside(command) for command, server in servers if server is None]
     aside += [f"not followed: {why.message}" for text, why in script.unread if _matters(text)]
+    aside += _moved(servers)
     said = [text for text in (*aside, *script.defaults) if text]
     return replace(found[0], left_out=(*found[0].left_out, *said))
 
@@ -134,6 +135,17 @@ def _peeled(words: list[str], env: dict[str, str]) -> tuple[list[str], dict[str,
             break
         words = words[1:]
     return words, env
+
+
+def _moved(servers: Sequence[tuple[shell.Command, Pasted | None]]) -> list[str]:
+    """The changes of folder before a server; a container has a folder of its own."""
+    at, server = next((i, found) for i, (_, found) in enumerate(servers) if found is not None)
+    return [
+        f"{command.where}: '{' '.join(command.words)}': launches run in a folder of their own;"
+        " what is still a relative path in the study was relative to that one"
+        for command, _ in servers[:at]
+        if command.words[:1] == ("cd",) and server.container is None
+    ]
 
 
 def _outside(command: shell.Command) -> str:

@@ -17,6 +17,7 @@ from tuner.definitions.models import (
 )
 from tuner.definitions.paths import absence
 from tuner.definitions.validation import has_versions, load
+from tuner.definitions.versions import alike, is_version
 from tuner.engines.base import LaunchSpec
 from tuner.errors import TunerError
 from tuner.night.opening import installed_version
@@ -77,7 +78,12 @@ def draft(pasted: Pasted, folder: Path, origin: str, asked: Asked) -> Drafted:
             space=space.reference(folder),
             objective=objective.reference(folder),
             gpus=bare.hardware.gpus,
-            left_out=(*read.notes, *notes, *pasted.left_out),
+            left_out=(
+                *read.notes,
+                *notes,
+                *_told_otherwise(bare, folder, pasted, asked.version),
+                *pasted.left_out,
+            ),
             added=tuple(placed.added),
         ),
         space=space,
@@ -204,6 +210,18 @@ def _installed(study: StudyDefinition, folder: Path, env: Mapping[str, str]) -> 
     if study.engine.image is not None:
         return None
     return installed_version(folder, study.model_copy(update={"fixed": Fixed(env=dict(env))}))
+
+
+def _told_otherwise(
+    study: StudyDefinition, folder: Path, pasted: Pasted, asked: str | None
+) -> Iterator[str]:
+    """That the engine tells another version than the one that was asked for."""
+    if asked is None:
+        return
+    told = _tagged(pasted) or _installed(study, folder, pasted.env)
+    if told is not None and is_version(told) and not alike(asked, told):
+        who = f"the tag of {pasted.container.image}" if pasted.container else "what is installed"
+        yield f"version {told}, which {who} says: --engine-version {asked} was taken instead"
 
 
 def _refuse_unknown(
