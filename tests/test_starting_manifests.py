@@ -221,3 +221,22 @@ def test_lists_and_other_kinds():
 def test_a_manifest_that_cannot_be_read(document, sentence):
     with pytest.raises(TunerError, match=sentence):
         kubernetes.find([document], CONTEXT, None)
+
+
+def test_ports_of_a_service_are_those_of_docker_in_both_spellings():
+    ports = (
+        '["30000:30000", "127.0.0.1:80:30000/tcp", {target: 30000, published: "81"},'
+        ' {target: 30000, published: 82, host_ip: 10.0.0.1, protocol: tcp}, "5",'
+        ' {target: 9, published: "9", protocol: udp}]'
+    )
+    server = service(f"command: --model m\nports: {ports}")
+    assert inside(server).publish == (
+        "30000:30000",
+        "127.0.0.1:80:30000",
+        "81:30000",
+        "10.0.0.1:82:30000",
+    )
+    assert server.left_out == tuple(
+        f"services.a: port {port}: expected ADDRESS:PORT:PORT; write it as serve.publish"
+        for port in ("5", "9:9/udp")
+    )
