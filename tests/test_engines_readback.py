@@ -83,7 +83,7 @@ def test_the_last_match_of_a_log_counts():
 
 def test_what_is_no_finite_number_is_none():
     assert [number(value) for value in ("1.5", 2, True)] == [1.5, 2.0, 1.0]
-    wrong = ("", "1.2.3", "NaN", "inf", None, [], {}, 10**400, "lots")
+    wrong: tuple[object, ...] = ("", "1.2.3", "NaN", "inf", None, [], {}, 10**400, "lots")
     assert [number(value) for value in wrong] == [None] * len(wrong)
     assert [whole(value) for value in ("12,345", 7.0, "x", None)] == [12345, 7, None, None]
 

@@ -31,17 +31,19 @@ def test_the_dead_are_removed_and_the_living_kept(own_root):
     for path in (dead, ours, other):
         (path / "logs").mkdir(parents=True)
     orphan, living = sleeper(f"{1 << 30}-1"), sleeper(ray_leftovers.mark())
+    stranger = sleeper("a word of somebody else's")
     try:
         found = ray_leftovers.sweep_ray()
         assert (found.survivors, found.folders) == (0, (dead.name,))
         assert found.killed >= 1
         assert orphan.wait(60) == -9
         assert living.poll() is None
+        assert stranger.poll() is None
         assert [path.exists() for path in (dead, ours, other)] == [False, True, True]
         again = ray_leftovers.sweep_ray()
         assert (again.killed, again.folders) == (0, ())
     finally:
-        for process in (orphan, living):
+        for process in (orphan, living, stranger):
             process.kill()
             process.wait()
 

@@ -56,7 +56,8 @@ def kill_marked(condition: Callable[[str], bool]) -> tuple[int, int]:
 
 def _owner_is_dead(text: str) -> bool:
     pid, _, started = text.partition("-")
-    return not processes.alive(int(pid), int(started))
+    ours = pid.isdecimal() and started.isdecimal()  # the variable may be somebody else's
+    return ours and not processes.alive(int(pid), int(started))
 
 
 def _remove_dead_sessions(root: Path) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tuner.engines.sglang import SGLangEngine
 from tuner.engines.vllm import VLLMEngine
+from tuner.flags.aliases import one_name
 from tuner.flags.sglang import FLAGS
 from tuner.starting.pasted import EngineName
 
@@ -115,12 +116,6 @@ _VLLM_ALONE = frozenset(
 _SGLANG_ALONE = frozenset(flag.name for flag in FLAGS.values() if flag.kind is None)
 _SWITCH = re.compile(r"(enable|disable|no|skip|enforce-disable)-.+")
 
-_SGLANG_ALIASES: Mapping[str, str] = {
-    **{alias: flag.name for flag in FLAGS.values() for alias in flag.aliases},
-    **{short: f"{short}-size" for short in ("tp", "dp", "pp", "ep")},
-    "model": "model-path",
-}
-
 SIZES = frozenset(
     {
         *("tp-size", "pp-size", "dp-size"),
@@ -143,9 +138,9 @@ MODEL_FLAGS: Mapping[EngineName, str] = {
 
 def whole_name(engine: EngineName, name: str, dashes: int) -> str:
     """The one name of a flag written with this many dashes; what is no alias stays as it is."""
-    head, dot, rest = name.partition(".")
     if engine == "sglang":
-        return _SGLANG_ALIASES.get(head, head) + dot + rest
+        return "model-path" if name == "model" else one_name(engine, name)
+    head, dot, rest = name.partition(".")
     return (_VLLM_SHORT.get(head, head) if dashes == 1 else head) + dot + rest
 
 
