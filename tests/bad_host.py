@@ -1,8 +1,8 @@
 """Runs `tuner` on a small disk of its own: `python -m tests.bad_host FOLDER KIB WORDS...`.
 
-In a namespace where mounting is allowed: what is mounted goes with this process. The folder's files
-are copied to the disk; `disk` in its place shows what is left there when the command has ended.
-Launches are made in this process.
+For a namespace where mounting is allowed: what is mounted goes with this process. `study` of the
+folder is copied to the disk, which `--read-only` before the words makes so; `after` in its place is
+what lies there when the command has ended. Launches are made in this process.
 """
 
 import os
@@ -25,6 +25,9 @@ def main() -> None:
     size = f"size={kib}k"
     subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(disk)], check=True)
     study = shutil.copytree(Path(folder, "study"), disk / "study")
+    if words[0] == "--read-only":
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        words = words[1:]
     os.chdir(study)
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
         Machine(study, patch, stack).prepare("here")

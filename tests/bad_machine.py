@@ -33,7 +33,7 @@ from tests.evening import RATES, SMALL, hosts, served
 from tests.evening import remember as remembered
 from tests.samples import record
 from tuner.definitions.validation import load_study
-from tuner.errors import TunerError
+from tuner.errors import PortTaken, TunerError
 from tuner.hosts import gpus as gpu_room
 from tuner.hosts import slots
 from tuner.hosts.agent import Agent
@@ -329,11 +329,15 @@ class HereCluster:
             result = function(payload, slot, folder, lambda note: self._say(number, note))
             self._events.append(JobDone(job=number, result=result))
         except TunerError as error:
-            self._events.append(JobLost(job=number, reason=str(error), again=False))
+            self._events.append(self._lost(number, error))
         finally:
             settled = asyncio.run(self._agent.settle(mark, kill=False, collect=False))
             assert settled.survivors == 0
         return number
+
+    def _lost(self, number: int, error: TunerError) -> JobLost:
+        again = isinstance(error, PortTaken)
+        return JobLost(job=number, reason=str(error), again=again)
 
     def _say(self, number: int, note: Any) -> None:
         self._events.append(JobNote(job=number, note=note))

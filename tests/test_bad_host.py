@@ -61,6 +61,15 @@ def test_a_disk_that_is_full_before_anything_runs_is_told_and_nothing_is_started
     assert "Traceback" not in done.stderr
 
 
+def test_a_disk_that_is_read_only_is_told_before_anything_runs(tmp_path, study):
+    done = on_a_small_disk(tmp_path, 1000, "--read-only", "run", ".")
+    assert done.returncode == 1
+    assert "/.lock: cannot be written: Read-only file system\n  Nothing was started." in done.stderr
+    assert sorted(p.name for p in (tmp_path / "after").iterdir()) == sorted(
+        p.name for p in study.iterdir()
+    )
+
+
 def test_a_server_that_fills_the_disk_is_not_taken_for_a_bad_configuration(tmp_path, study):
     for name in ("space.yaml", "objective.yaml"):
         shutil.copy(FOLDER / "good" / name, study)

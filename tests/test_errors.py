@@ -7,7 +7,15 @@ import pickle
 import pytest
 
 from tuner import errors
-from tuner.errors import DefinitionError, HostError, HttpStatusError, Problem, TunerError, remedy
+from tuner.errors import (
+    DefinitionError,
+    HostError,
+    HttpStatusError,
+    PortTaken,
+    Problem,
+    TunerError,
+    remedy,
+)
 
 KINDS = [
     kind
@@ -53,7 +61,8 @@ def test_a_definition_error_says_all_problems_each_with_its_place_and_hint():
 
 def test_exit_codes_tell_a_host_from_what_a_user_can_mend():
     assert HostError.exit_code == 4
-    assert {kind.exit_code for kind in KINDS if kind is not HostError} == {1}
+    assert PortTaken.exit_code == 4
+    assert {kind.exit_code for kind in KINDS if not issubclass(kind, HostError)} == {1}
 
 
 def test_the_tree_in_the_docstring_is_the_tree():

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.victims import ROOT
-from tuner.errors import EngineError, HttpStatusError
+from tuner.errors import EngineError, HttpStatusError, PortTaken
 from tuner.hosts import job
 from tuner.hosts.executor import Note, Slot
 
@@ -45,6 +45,14 @@ def test_notes_are_sent_pickled_and_the_result_comes_back(tmp_path: Path) -> Non
 def test_an_error_of_the_tuners_own_is_returned_in_words(tmp_path: Path) -> None:
     returned = job.call(refuse, None, SLOT, tmp_path, lambda _: None)
     assert returned == job.Returned(refused="no such engine\n  install it")
+
+
+def test_a_port_that_a_stranger_took_is_no_reason_not_to_try_again(tmp_path: Path) -> None:
+    def taken(*_: object) -> None:
+        raise PortTaken("port 8000 is taken")
+
+    returned = job.call(taken, None, SLOT, tmp_path, lambda _: None)
+    assert returned == job.Returned(refused="port 8000 is taken", again=True)
 
 
 def test_a_bug_goes_through(tmp_path: Path) -> None:

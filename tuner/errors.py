@@ -9,6 +9,7 @@
     * RecordsError        records are damaged or from a newer version
   * EngineError         the engine cannot be used as the study says
   * HostError           the machine or cluster cannot do it
+    * PortTaken           somebody else took a port meanwhile; the next launch has others
   * HttpError           a server did not answer as its protocol says
     * HttpUnreachable     nobody answered
     * HttpStatusError     it answered with an error status
@@ -105,6 +106,10 @@ class HostError(TunerError):
     """The machine or the cluster cannot do what the study needs."""
 
     exit_code = 4
+
+
+class PortTaken(HostError):
+    """Somebody else listens on a port that was free: the next launch gets others."""
 
 
 class HttpError(TunerError):

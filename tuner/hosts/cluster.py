@@ -287,7 +287,7 @@ class Cluster:
             again = isinstance(error, HostLost)
             return JobLost(job=job.number, reason=str(error), again=again)
         if result.refused is not None:
-            return JobLost(job=job.number, reason=result.refused, again=False)
+            return JobLost(job=job.number, reason=result.refused, again=result.again)
         return JobDone(job=job.number, result=result.result)
 
     def _settle(self, job: _Job, outcome: JobDone | JobLost) -> None:

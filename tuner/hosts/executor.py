@@ -83,7 +83,7 @@ class JobLost:
     """A job ended without a result: cancelled, its worker or its host died, or it has a bug.
 
     `bug` holds the traceback where the job's own code raised. `again` is True where its process
-    or its host was lost, so that the same job may well succeed.
+    or its host was lost or its port was taken, so that the same job may well succeed.
     """
 
     job: int

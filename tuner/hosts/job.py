@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuner.errors import TunerError
+from tuner.errors import PortTaken, TunerError
 from tuner.hosts.executor import Function, Slot
 
 JOB_VARIABLE = "TUNER_JOB"
@@ -26,10 +26,12 @@ _SET_BY_RAY = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT", "SPT_NOENV")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Returned:
-    """A job's own result, or the error of the tuner's own that it raised."""
+    """A job's own result, or the error of the tuner's own that it raised; `again` is True for one
+    that the same job need not meet a second time."""
 
     result: Any = None
     refused: str | None = None
+    again: bool = False
 
 
 def enter(mark: str, slot: Slot, environment: Mapping[str, str] | None) -> None:
@@ -61,7 +63,7 @@ def call(
             result=function(payload, slot, folder, lambda note: send(pickle.dumps(note)))
         )
     except TunerError as error:
-        return Returned(refused=str(error))
+        return Returned(refused=str(error), again=isinstance(error, PortTaken))
 
 
 def pack(folder: Path) -> bytes | None:

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from tuner.errors import HostError
+from tuner.errors import PortTaken
 from tuner.hosts import processes
 from tuner.hosts.containers import Container
 from tuner.hosts.supervisor import TAG_VARIABLE
@@ -99,5 +99,5 @@ def _holder(sockets: set[str]) -> str:
     )
 
 
-def _taken(port: int, who: str) -> HostError:
-    return HostError(f"port {port} is taken by {who}", hint="stop it, or free the port")
+def _taken(port: int, who: str) -> PortTaken:
+    return PortTaken(f"port {port} is taken by {who}", hint="stop it, or free the port")
