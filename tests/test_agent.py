@@ -60,6 +60,10 @@ async def owner_of(declared: int, *, use_gpus: bool = False, **options: Any) -> 
     return owner
 
 
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 def test_declared_gpus_are_numbers(tmp_path: Path) -> None:
     info, sees = asyncio.run(Agent(declared=3, use_gpus=False).describe(tmp_path))
     assert (info.gpus, info.real_gpus, info.gpu_model) == (("0", "1", "2"), False, None)
@@ -194,9 +198,9 @@ def test_every_gpu_of_a_slot_brings_its_ports_and_cores() -> None:
         assert len(set(slot.ports)) == 4 * slots.PORTS_A_GPU
         assert len(slot.gpu_cores) == 4
         assert {core for cores in slot.gpu_cores for core in cores} == set(slot.server_cores)
-        locked = len(os.listdir("/proc/self/fd"))
+        locked = open_files()
         await owner.settle("job-1", kill=False, collect=False)
-        assert len(os.listdir("/proc/self/fd")) == locked - 4
+        assert open_files() == locked - 4
 
     asyncio.run(reserve())
 
@@ -207,10 +211,10 @@ def test_ports_are_let_go_of_where_there_are_too_few(monkeypatch: pytest.MonkeyP
 
     async def reserve() -> None:
         owner = await owner_of(4)
-        before = len(os.listdir("/proc/self/fd"))
-        with pytest.raises(HostError, match="no 16 free ports in a row on .*, 4 times"):
+        before = open_files()
+        with pytest.raises(HostError, match=r"no 16 free ports in a row on .*, 4 times"):
             await owner.reserve("job-1", 4)
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert open_files() == before
         assert await owner.reserve("job-2", 3)
 
     asyncio.run(reserve())
