@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import bad_launches  # noqa: F401  (preparations of hosts)
 from tests.bad_machine import Machine
 from tuner import cli
 

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import bad_launches  # noqa: F401  (preparations of hosts)
 from tests.bad_machine import Machine
 from tests.evening import SMALL
 from tuner import cli
