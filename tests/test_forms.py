@@ -134,6 +134,27 @@ def test_compose_starts_it():
     assert device == {"driver": "nvidia", "count": 4, "capabilities": ["gpu"]}
 
 
+@pytest.mark.parametrize(
+    ("options", "keys"),
+    [
+        ([], {"ipc": "host"}),
+        (["--ipc=private"], {"ipc": "private"}),
+        (["--shm-size", "32g"], {"shm_size": "32g"}),
+        (["--shm-size=32g", "--ipc=host"], {"shm_size": "32g", "ipc": "host"}),
+        (
+            ["-v", "/a:/b:ro", "--volume=$HOME/c:/c"],
+            {"ipc": "host", "volumes": ["/a:/b:ro", "$HOME/c:/c"]},
+        ),
+    ],
+)
+def test_compose_has_keys_of_its_own_for_options_of_run(options, keys):
+    container = Container(image=None, options=options, program=["python3"], mounts=[])
+    text = written(made(container=container), "compose")
+    [service] = interpolated(yaml.safe_load(text))["services"].values()
+    assert {key: service[key] for key in ("ipc", "shm_size", "volumes") if key in service} == keys
+    assert "no place here" not in text
+
+
 def test_a_cluster_starts_it():
     chosen = made(NASTY, NASTY_ENV)
     workload, service = yaml.safe_load_all(written(chosen, "k8s"))
@@ -258,7 +279,8 @@ def test_an_image_is_run_by_the_study_s_own_runtime_network_and_options(tmp_path
     service = document["services"]["a-night-of-mine"]
     assert service["ports"] == ["127.0.0.1:30000:30000"]
     assert "network_mode" not in service
-    assert "--shm-size=32g ${API_KEY}" in written(chosen, "compose").splitlines()[3]
+    assert service["shm_size"] == "32g"
+    assert written(chosen, "compose").splitlines()[3].endswith("have no place here: ${API_KEY}")
     unit = unit_lines(written(chosen, "systemd"))
     assert len(unit["ExecStartPre"]) == 1
     command = systemd_command(unit["ExecStart"][0], SECRETS)

@@ -1,6 +1,7 @@
 """An export as YAML: a compose file, a Deployment with its Service, or a file of flags."""
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tuner.definitions.yaml_writer import write
@@ -21,10 +22,11 @@ def compose(chosen: Export) -> str:
     """A file for `docker compose up`; what is asked for by `${NAME:?set NAME}` stops it."""
     container = chosen.container
     alone = container.network == "bridge"
+    said, left = _options(container.options)
     service: dict[str, Any] = {
         "image": _asked(container.image or IMAGE),
         "init": True,
-        "ipc": "host",
+        **_memory(said),
         "entrypoint": [_asked(word) for word in container.program],
         "command": [_asked(word) for word in arguments(chosen, alone=alone)],
         "restart": "unless-stopped",
@@ -32,17 +34,45 @@ def compose(chosen: Export) -> str:
     }
     if chosen.env:
         service["environment"] = {name: _asked(value) for name, value in chosen.env.items()}
-    if container.mounts:
-        service["volumes"] = [
+    volumes = [
+        *map(_asked, said.get("volumes", [])),
+        *(
             {"type": "bind", "source": _asked(path), "target": _asked(path), "read_only": True}
             for path in container.mounts
-        ]
+        ),
+    ]
+    if volumes:
+        service["volumes"] = volumes
     if chosen.gpus:
         device = {"driver": "nvidia", "count": chosen.gpus, "capabilities": ["gpu"]}
         service["deploy"] = {"resources": {"reservations": {"devices": [device]}}}
-    left = f"Options of the study that have no place here: {' '.join(container.options)}"
-    head = comment(left) if container.options else ""
+    head = (
+        comment(f"Options of the study that have no place here: {' '.join(left)}") if left else ""
+    )
     return head + write({"services": {host_label(chosen.study): service}})
+
+
+_KEYS = {"--volume": "volumes", "-v": "volumes", "--shm-size": "shm_size", "--ipc": "ipc"}
+
+
+def _options(options: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
+    """The values of `run`'s options by compose's key for them, and those that it has none for."""
+    said: dict[str, list[str]] = {}
+    left: list[str] = []
+    words = iter(options)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name in _KEYS:
+            said.setdefault(_KEYS[name], []).append(value if equals else next(words, ""))
+        else:
+            left.append(word)
+    return said, left
+
+
+def _memory(said: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """How ranks share memory: as the options say, else as the host."""
+    keys = {key: _asked(said[key][-1]) for key in ("ipc", "shm_size") if key in said}
+    return keys or {"ipc": "host"}
 
 
 def _asked(text: str) -> str:
