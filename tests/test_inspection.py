@@ -36,6 +36,7 @@ def own_root(tmp_path, monkeypatch):
 
 
 def test_this_machine_is_as_the_system_says(own_root, tmp_path):
+    inspect_host(tmp_path)  # removes what an earlier test's killed Ray has left
     seen = inspect_host(tmp_path)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert (seen.open_files_soft, seen.open_files_hard) == tuple(

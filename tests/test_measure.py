@@ -290,6 +290,8 @@ def test_ctrl_c_keeps_what_was_measured_and_exits_130(truth, tmp_path):
         [*TUNER, "measure", f"{truth}/ttft_ms=1", "--objective", str(objective), "--json"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
         env={**os.environ, "NO_COLOR": "1"},
+        # a shell's background jobs are born deaf to Ctrl-C, and these tests may be one
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     assert done.stderr is not None
     for line in done.stderr:
