@@ -28,7 +28,7 @@ from tuner.hosts.agent import Agent
 from tuner.hosts.executor import Event, Function, HostInfo, JobDone, JobLost, JobNote
 from tuner.hosts.job import JOB_VARIABLE
 from tuner.night import budget, study
-from tuner.night.trial import TrialOrder
+from tuner.night.course import TrialOrder
 from tuner.records import TrialRecord
 
 

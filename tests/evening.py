@@ -11,8 +11,8 @@ from tests.nightly import HOST, SimulatedExecutor
 from tests.samples import record
 from tuner.definitions.validation import LoadedStudy, load_study
 from tuner.failures.classifier import Failure
+from tuner.night.course import TrialOrder
 from tuner.night.environment import identity
-from tuner.night.trial import TrialOrder
 from tuner.records import Records, TrialRecord
 
 SMALL = Path(__file__).parent / "small_night"

@@ -11,7 +11,7 @@ from tuner.definitions.models import SpaceDefinition, StudyDefinition
 from tuner.definitions.space import Space
 from tuner.definitions.validation import LoadedStudy
 from tuner.hosts.executor import Event, Function, HostInfo, JobDone, JobLost
-from tuner.night.trial import TrialOrder
+from tuner.night.course import TrialOrder
 from tuner.records import TrialRecord
 
 SPACE: dict[str, Any] = {

@@ -25,9 +25,9 @@ from tests.samples import rung
 from tuner.console.progress import LiveProgress, PlainProgress, progress
 from tuner.definitions.validation import load_study
 from tuner.night.budget import BudgetClock
+from tuner.night.course import TrialNote, TrialOrder
 from tuner.night.launches import launch_spec
 from tuner.night.schedule import Job
-from tuner.night.trial import TrialNote, TrialOrder
 from tuner.records import Records
 from tuner.verbs import run
 

@@ -16,10 +16,11 @@ from tests.samples import record, rung
 from tuner.definitions.validation import LoadedStudy, load_study
 from tuner.hosts import processes
 from tuner.hosts.executor import Slot
+from tuner.night.course import TrialOrder
 from tuner.night.orders import order
 from tuner.night.schedule import Job
 from tuner.night.study import StudyRun
-from tuner.night.trial import TrialOrder, run_trial
+from tuner.night.trial import run_trial
 from tuner.records import Records, TrialRecord
 from tuner.verbs.inspect import searcher_of
 from tuner.verdicts.decision import conclusion, finalists

@@ -16,8 +16,8 @@ from tuner.engines.base import EngineFacts
 from tuner.errors import HostError, StudyChanged
 from tuner.failures.classifier import Failure
 from tuner.hosts.executor import Event, JobLost
+from tuner.night.course import TrialOrder
 from tuner.night.study import StudyRun
-from tuner.night.trial import TrialOrder
 from tuner.records import Records
 from tuner.search.searcher import Searcher
 from tuner.verdicts.decision import conclusion

@@ -17,7 +17,9 @@ from tuner.hosts import processes
 from tuner.hosts.executor import Slot
 from tuner.measuring.quality import OutputQuality
 from tuner.measuring.replicas import Replicas
-from tuner.night.trial import TrialNote, TrialOrder, effective_key, run_trial
+from tuner.night.course import TrialNote, TrialOrder
+from tuner.night.readback import effective_key
+from tuner.night.trial import run_trial
 
 OBJECTIVE = Objective.model_validate_json(
     '{"ladder": [{"concurrency": 1}, {"concurrency": 8}], "input_tokens": 16,'

@@ -17,9 +17,9 @@ from tuner.definitions.models import Value
 from tuner.definitions.validation import LoadedStudy
 from tuner.measuring.measurement import RungMeasurement
 from tuner.night.budget import BudgetClock
+from tuner.night.course import TrialNote, TrialOrder
 from tuner.night.launches import time_scale
 from tuner.night.schedule import Job
-from tuner.night.trial import TrialNote, TrialOrder
 from tuner.records import Records, TrialRecord
 from tuner.verdicts.decision import reference
 from tuner.verdicts.score import score, throughput

@@ -7,9 +7,9 @@ from tuner.definitions.models import Value
 from tuner.definitions.space import Configuration
 from tuner.definitions.validation import LoadedStudy
 from tuner.measuring.quality import OutputQuality
+from tuner.night.course import TrialOrder
 from tuner.night.launches import launch_spec, replicas
 from tuner.night.schedule import Job
-from tuner.night.trial import TrialOrder
 from tuner.records import TrialRecord
 from tuner.verdicts.decision import noise_by_rung, reference
 from tuner.verdicts.score import best_ratios, score, slo_breaches

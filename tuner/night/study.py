@@ -18,11 +18,12 @@ from tuner.errors import HostError, StudyError
 from tuner.failures.classifier import Failure, verdict
 from tuner.hosts.executor import Executor, JobDone, JobLost, JobNote
 from tuner.night.budget import BudgetClock
+from tuner.night.course import TrialNote, TrialOrder
 from tuner.night.environment import refuse_other_version
 from tuner.night.launches import expected_launch_s
 from tuner.night.orders import order as ordered_trial
 from tuner.night.schedule import Job, Situation, Stop, Wait, next_job
-from tuner.night.trial import TrialNote, TrialOrder, run_trial
+from tuner.night.trial import run_trial
 from tuner.records import Outcome, Records, TrialRecord
 from tuner.search.searcher import Observation, Searcher, observation
 from tuner.verdicts.decision import reference

@@ -1,0 +1,95 @@
+"""What a launch is asked, what is told of it on the way, and what is known of it so far."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from tuner.definitions.models import Objective, Value
+from tuner.engines.base import Engine, EngineFacts, LaunchSpec
+from tuner.engines.overrides import Override
+from tuner.failures.classifier import Failure
+from tuner.frozen import Frozen
+from tuner.hosts.server import Server
+from tuner.http.client import Http
+from tuner.measuring.measurement import RungMeasurement
+from tuner.measuring.quality import OutputQuality
+from tuner.measuring.replicas import Replicas
+from tuner.night.watch import Watch
+from tuner.records import Outcome, TrialKind
+
+
+class TrialOrder(Frozen):
+    """What to launch and how to judge it on the way.
+
+    `reference` holds the baseline's tok/s per rung and `noise` the relative sd of a launch there,
+    both empty while they are not known; `best` is the best score so far, `ceilings` the best ratio
+    seen at each rung; `known` maps effective keys to the trial that has them, `dead` are arguments
+    that count in none of them since nothing reads them. `nearest` holds flags
+    and variables of the most similar configuration that served: blame starts from what differs.
+    `gpus` are what all its servers take together, `host_gpus` what the host has (None: as many).
+    """
+
+    number: int
+    kind: TrialKind
+    hypothesis: str | None = None
+    key: str
+    values: dict[str, Value]
+    launch: LaunchSpec
+    gpus: int
+    host_gpus: int | None = None
+    replicas: Replicas = Replicas()
+    objective: Objective
+    lengths: tuple[tuple[int, int], ...]
+    prune: bool = False
+    reference: dict[int, float] = {}
+    noise: dict[int, float] = {}
+    best: float = 1.0
+    ceilings: dict[int, float] = {}
+    dead: list[str] = []
+    known: dict[str, int] = {}
+    baseline_quality: OutputQuality = OutputQuality()
+    nearest: dict[str, Value] = {}
+
+
+class TrialNote(Frozen):
+    """Where a trial is: starting, rung, stopping; with the numbers of a rung that is done."""
+
+    number: int
+    phase: str
+    concurrency: int | None = None
+    rung: RungMeasurement | None = None
+
+
+@dataclass(slots=True)
+class Course:
+    """What is known of the trial so far; becomes its record."""
+
+    outcome: Outcome = "completed"
+    rungs: list[RungMeasurement] = field(default_factory=list)
+    quality: OutputQuality = field(default_factory=OutputQuality)
+    failure: Failure | None = None
+    pruned_because: str | None = None
+    effective: dict[str, Value] = field(default_factory=dict)
+    overridden: list[Override] = field(default_factory=list)
+    effective_key: str | None = None
+    duplicate_of: int | None = None
+    facts: EngineFacts = field(default_factory=EngineFacts)
+    phase_s: dict[str, float] = field(default_factory=dict)
+    serving: bool = False
+    heard: str = ""
+    failed_replica: int | None = None
+    rehearsal: bool = False
+    command: str = ""
+    started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    begun: float = field(default_factory=time.perf_counter)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """The servers of a launch and what speaks to each."""
+
+    engine: Engine
+    servers: Sequence[Server]
+    https: Sequence[Http]
+    watch: Watch
