@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tuner.load import Api, Played, RungPlan, Target, play, run
-from tuner.load.player import FAILURES_TO_GIVE_UP
+from tuner.load.closed_loop import FAILURES_TO_GIVE_UP
 from tuner.measuring.measurement import RungMeasurement, measure
 
 REPOSITORY = Path(__file__).parent.parent

@@ -13,6 +13,8 @@ from tuner.http.client import (
     tls_context,
 )
 from tuner.http.connection import STALL_S, Connection, RawExchange
+from tuner.load.dialects import DIALECTS
+from tuner.load.plan import Target
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +66,20 @@ def open_channels(
     )
     context = tls_context()
     return [StockChannel(url, stall_s, context, key) for _ in range(count)]
+
+
+def channels_to(target: Target, count: int) -> list[Channel]:
+    """So many channels to where a target answers; with several servers each gets every so manieth.
+
+    Raises: HttpProtocolError where a URL cannot be read.
+    """
+    path = DIALECTS[target.api].path
+    urls = [url.rstrip("/") + path for url in (target.base_url, *target.replicas)]
+    channels: dict[int, Channel] = {}
+    for place, url in enumerate(urls):
+        dealt = range(place, count, len(urls))
+        channels |= zip(dealt, open_channels(url, len(dealt), key=target.key), strict=True)
+    return [channels[number] for number in range(count)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

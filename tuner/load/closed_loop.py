@@ -1,0 +1,133 @@
+"""A closed loop: each stream sends its next request when the last one's answer ended."""
+
+import asyncio
+from collections.abc import Sequence
+
+from tuner.errors import HttpUnreachable
+from tuner.http.connection import RawExchange
+from tuner.load.channels import Channel, channels_to
+from tuner.load.plan import RungPlan, Target
+from tuner.load.prompts import Lengths, Prompts
+from tuner.load.source import Asked, Asker, Ending
+
+FAILURES_TO_GIVE_UP = 5
+_BACKOFF_S = 0.05
+_LONGEST_BACKOFF_S = 1.0
+_SPREAD_PER_STREAM_S = 0.005
+_LONGEST_SPREAD_S = 2.0
+_CONNECTS_AT_ONCE = 64
+
+
+class ClosedLoop:
+    """Keeps as many requests under way as there are streams, one channel each.
+
+    Each stream starts where a loop that has run for long would stand: with a residual output
+    length, and the tokens before it as part of its prompt. The load is over once every stream
+    failed several times in a row.
+    """
+
+    def __init__(self, target: Target, plan: RungPlan, ending: Ending) -> None:
+        self._plan = plan
+        self._warmup_s = plan.warmup_s / target.time_scale
+        self._channels = channels_to(target, plan.concurrency)
+        self._ending = ending
+        self._lengths = Lengths(
+            plan.lengths,
+            streams=plan.concurrency,
+            seed=plan.order_seed,
+            rung_index=plan.rung_index,
+        )
+        prompts = Prompts(
+            seed=plan.prompt_seed,
+            rung_index=plan.rung_index,
+            vocab_size=target.vocab_size,
+            longest=self._lengths.longest,
+        )
+        self._asker = Asker(target, prompts)
+        self._failures = [0] * plan.concurrency
+
+    @property
+    def asked(self) -> Sequence[Asked]:
+        """Every request whose exchange is over."""
+        return self._asker.asked
+
+    @property
+    def under_way(self) -> int:
+        """Requests whose answers are not whole."""
+        return self._asker.under_way
+
+    @property
+    def finished(self) -> int:
+        """Requests whose exchange is over."""
+        return len(self._asker.asked)
+
+    @property
+    def heard(self) -> int:
+        """How many streams heard something."""
+        return sum(map(self._heard, range(len(self._failures))))
+
+    @property
+    def awaited(self) -> int:
+        """All streams."""
+        return self._plan.concurrency
+
+    async def connect(self) -> None:
+        """Connect ahead; a stream whose channel cannot yet be opened tries again by itself."""
+        gate = asyncio.Semaphore(_CONNECTS_AT_ONCE)
+
+        async def connect(channel: Channel) -> None:
+            async with gate:
+                await channel.open()
+
+        opened = await asyncio.gather(*map(connect, self._channels), return_exceptions=True)
+        for result in opened:
+            if isinstance(result, BaseException) and not isinstance(result, HttpUnreachable):
+                raise result
+
+    async def run(self) -> None:
+        """Run all streams until the load is over."""
+        async with asyncio.TaskGroup() as group:
+            for stream in range(self._plan.concurrency):
+                group.create_task(self._stream(stream))
+
+    def cut(self) -> None:
+        """Leave what is under way unfinished, at once."""
+        for channel in self._channels:
+            channel.cut()
+
+    async def close(self) -> None:
+        """Let go of every channel."""
+        for channel in self._channels:
+            await channel.close()
+
+    async def _stream(self, stream: int) -> None:
+        await self._ending.pause(self._start_delay_s(stream))
+        index = 0
+        while not self._ending.over:
+            asking = self._lengths.next() if index else self._lengths.first(stream)
+            channel = self._channels[stream]
+            raw = await self._asker.ask(channel, asking, stream=stream, index=index)
+            index += 1
+            if _seems_well(raw):
+                self._failures[stream] = 0
+                continue
+            self._failures[stream] += 1
+            if min(self._failures) >= FAILURES_TO_GIVE_UP:
+                self._ending.now()
+            backoff_s = _BACKOFF_S * 2 ** (self._failures[stream] - 1)
+            await self._ending.pause(min(_LONGEST_BACKOFF_S, backoff_s))
+
+    def _heard(self, stream: int) -> bool:
+        return self._failures[stream] > 0 or self._channels[stream].heard
+
+    def _start_delay_s(self, stream: int) -> float:
+        streams = self._plan.concurrency
+        spread_s = min(self._warmup_s / 4, _LONGEST_SPREAD_S, _SPREAD_PER_STREAM_S * streams)
+        return spread_s * stream / streams
+
+
+def _seems_well(raw: RawExchange) -> bool:
+    """True unless the next request should wait; only decoding tells for sure, afterwards."""
+    if raw.status != 200 or raw.error is not None or not raw.chunks:
+        return False
+    return len(raw.chunks) > 1 or b'"error"' not in raw.chunks[0][1]

@@ -1,0 +1,135 @@
+"""What a player plays: a source of requests, and what every source is made of."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Protocol
+
+from tuner.errors import HttpUnreachable
+from tuner.http.connection import RawExchange
+from tuner.load.channels import Channel
+from tuner.load.dialects import DIALECTS
+from tuner.load.plan import Target
+from tuner.load.prompts import Asking, Prompts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One request that was made, and its exchange as it came; nothing of it is decoded."""
+
+    stream: int
+    index: int
+    input_tokens: int
+    output_tokens: int
+    raw: RawExchange
+
+
+class Ending:
+    """The end of a load, which everyone heeds."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    @property
+    def over(self) -> bool:
+        """True once no further request is to be made."""
+        return self._event.is_set()
+
+    def now(self) -> None:
+        """End it."""
+        self._event.set()
+
+    async def pause(self, duration_s: float) -> None:
+        """Wait so many real seconds, but not beyond the end."""
+        until_s = perf_counter() + duration_s
+        # uvloop's timers count milliseconds and may ring early.
+        while not self.over and (left_s := until_s - perf_counter()) > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._event.wait()
+
+
+class Source(Protocol):
+    """Makes requests from `run` on until the ending; owns its channels.
+
+    A source ends the load itself where nobody answers any more.
+    """
+
+    @property
+    def asked(self) -> Sequence[Asked]:
+        """Every request whose exchange is over, however it ended."""
+        ...
+
+    @property
+    def under_way(self) -> int:
+        """Requests that were sent and whose answers are not whole."""
+        ...
+
+    @property
+    def finished(self) -> int:
+        """Requests whose exchange is over."""
+        ...
+
+    @property
+    def heard(self) -> int:
+        """How many of those that are awaited have heard something, if only a failure."""
+        ...
+
+    @property
+    def awaited(self) -> int:
+        """How many must have heard something before the load stands as it was asked for."""
+        ...
+
+    async def connect(self) -> None:
+        """Connect ahead, as far as that is possible."""
+        ...
+
+    async def run(self) -> None:
+        """Make requests until the load is over."""
+        ...
+
+    def cut(self) -> None:
+        """Leave what is under way unfinished, at once."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of every channel."""
+        ...
+
+
+class Asker:
+    """Makes one request after another, with prompts of its own; keeps each with what came."""
+
+    def __init__(self, target: Target, prompts: Prompts) -> None:
+        self._dialect = DIALECTS[target.api]
+        self._model = target.model
+        self._prompts = prompts
+        self.asked: list[Asked] = []
+        self.under_way = 0
+
+    async def ask(
+        self, channel: Channel, asking: Asking, *, stream: int, index: int
+    ) -> RawExchange:
+        """Make a request and wait for its end; a failure stands in the exchange."""
+        prompt = self._prompts.next(asking.input_tokens + asking.done)
+        body = self._dialect.body(self._model, prompt, asking.output_tokens)
+        asked_s = perf_counter()
+        self.under_way += 1
+        try:
+            raw = await channel.post(body)
+        except HttpUnreachable as exc:
+            raw = RawExchange(sent_s=asked_s, failed_s=perf_counter(), error=exc)
+        finally:
+            self.under_way -= 1
+        self.asked.append(
+            Asked(
+                stream=stream,
+                index=index,
+                input_tokens=len(prompt),
+                output_tokens=asking.output_tokens,
+                raw=raw,
+            )
+        )
+        return raw
