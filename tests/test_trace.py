@@ -31,7 +31,65 @@ def said(problems):
     ],
 )
 def test_lengths_have_several_names(read, line):
-    assert read(line) == Trace(lengths=((6955, 52),))
+    assert read(line).lengths == ((6955, 52),)
+
+
+def test_times_are_seconds_since_the_first_request(read):
+    lines = [{"timestamp": at, "input_length": 2, "output_length": 1} for at in (500, 500, 3250.5)]
+    assert read(*lines) == Trace(lengths=((2, 1),) * 3, offsets_s=(0.0, 0.0, 2.7505))
+
+
+def turns(*said):
+    return {"conversations": [{"from": who, "value": what} for who, what in said]}
+
+
+def test_of_a_conversation_the_first_question_that_is_answered_is_asked(read):
+    told = turns(("system", "Be brief."), ("human", "x" * 40), ("gpt", "y" * 8), ("human", "more"))
+    other = turns(("user", "Hi"), ("assistant", "Hello there."))
+    found = read(told | {"id": "a"}, other)
+    assert found == Trace(lengths=((10, 2), (1, 3)), texts=("x" * 40, "Hi"))
+    assert found.estimated
+
+
+def test_a_trace_may_be_one_list(tmp_path):
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps([turns(("human", "Hi"), ("gpt", "Hello"))] * 2, indent=1))
+    assert read_trace(path, "t.json") == Trace(lengths=((1, 1),) * 2, texts=("Hi", "Hi"))
+    path.write_text('[{"input_length": 1}, 3]')
+    assert said(read_trace(path, "t.json")) == [
+        "t.json: entry 1: missing key 'output_length'",
+        "t.json: entry 2: found the number 3, expected an object such as "
+        '{"input_length": 6755, "output_length": 500}',
+    ]
+
+
+def test_conversations_without_an_answer_are_left_out_and_counted(read):
+    silent = [turns(), turns(("human", "Hi")), turns(("gpt", "a"), ("human", " "), ("gpt", "b"))]
+    assert read(*silent, turns(("human", "Hi"), ("gpt", "Ho"))).left_out == 3
+    assert said(read(*silent)) == ["t.jsonl: no question is answered in 3 conversations"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (turns(("human", "a"), ("gpt", "b")), "found a conversation, and the requests before are"),
+        ({"input_length": 1, "output_length": 1}, "missing key 'timestamp', which the requests be"),
+        (
+            {"input_length": 1, "output_length": 1, "timestamp": 4},
+            "timestamp: found 4, expected at least 5, that of the request before",
+        ),
+    ],
+)
+def test_a_request_is_like_those_before_it(read, line, message):
+    first = {"input_length": 1, "output_length": 1, "timestamp": 5}
+    assert said(read(first, line))[0].startswith(f"t.jsonl:2:1: {message}")
+
+
+def test_a_time_stands_at_all_requests_or_at_none(read):
+    plain = {"input_length": 1, "output_length": 1}
+    assert said(read(plain, plain | {"timestamp": 1})) == [
+        "t.jsonl:2:1: found a timestamp, and the requests before have none"
+    ]
 
 
 def test_requests_keep_their_order_and_empty_lines_are_skipped(read):
@@ -59,6 +117,17 @@ def test_requests_keep_their_order_and_empty_lines_are_skipped(read):
         ),
         ({"input_tokens": 7.5, "output_tokens": 1}, "input_tokens: found the number 7.5, expected"),
         ({"input_tokens": True, "output_tokens": 1}, "input_tokens: found true, expected a whole"),
+        (
+            {"input_length": 1, "output_length": 1, "timestamp": "noon"},
+            "timestamp: found the text 'noon', expected milliseconds, 0 or more",
+        ),
+        ({"conversations": "Hi"}, "conversations: found the text 'Hi', expected a list of turns"),
+        ({"conversations": [3]}, "conversations: turn 1: found the number 3, expected an object"),
+        ({"conversations": [{"from": "human"}]}, "conversations: turn 1: missing key 'value'"),
+        (
+            {"conversations": [{"from": "human", "value": None}]},
+            "conversations: turn 1: value: found nothing (null), expected a text",
+        ),
     ],
 )
 def test_a_fault_is_told_with_its_line(read, line, message):

@@ -154,6 +154,32 @@ class Rung(Frozen):
     slos: list[str] = []
 
 
+Api = Literal["completions", "chat", "generate"]
+"""How load is spoken: OpenAI's `/v1/completions` or `/v1/chat/completions`, SGLang's `/generate`."""
+
+
+class LengthDistribution(Frozen):
+    """Lengths that vary from request to request: `mean` and `sd` (standard deviation) of the tokens
+    themselves, before they are cut to [`low`, `high`]; without a `high`, ten times the mean."""
+
+    distribution: Literal["normal", "lognormal"]
+    mean: float = Field(ge=1)
+    sd: float = Field(gt=0)
+    low: int = Field(default=1, ge=1)
+    high: int | None = Field(default=None, ge=1)
+
+
+class SharedPrefix(Frozen):
+    """That share of each prompt's tokens is one start that all prompts have."""
+
+    shared: float = Field(gt=0, lt=1)
+
+
+Prefix = Literal["cold", "warm"] | SharedPrefix
+"""What prompts have in common: no start; everything, since the same set is asked over and over; or
+a start of a stated share."""
+
+
 class Seeds(Frozen):
     """Separate seeds, so that one can be varied alone."""
 
@@ -172,14 +198,17 @@ class Decision(Frozen):
 class Objective(Frozen):
     """`objectives/*.yaml`: what load is played and what is scored.
 
-    Requests are all of one length (`input_tokens`, `output_tokens`), or of those in `trace`, a file
-    of JSON lines whose path starts at the objective's folder.
+    Requests are of one length or a distribution (`input_tokens`, `output_tokens`), or those of
+    `trace`, a file of JSON lines whose path starts at the objective's folder. `api` is how they are
+    asked, null: as the engine does by itself.
     """
 
     ladder: list[Rung] = Field(min_length=1)
-    input_tokens: int | None = Field(default=None, ge=1)
-    output_tokens: int | None = Field(default=None, ge=2)
+    api: Api | None = None
+    input_tokens: Annotated[int, Field(ge=1)] | LengthDistribution | None = None
+    output_tokens: Annotated[int, Field(ge=2)] | LengthDistribution | None = None
     trace: str | None = Field(default=None, min_length=1)
+    prefix: Prefix = "cold"
     score: Literal["output", "total", "input"] = "output"
     slos: list[str] = []
     warmup_s: float = Field(default=5.0, ge=0)

@@ -123,7 +123,12 @@ def _leads_on(data: Any, part: str | int) -> bool:
 
 def _without_union_noise(faults: Sequence[_Fault]) -> list[_Fault]:
     """Where one member of a union went deeper than the rest, the rest has nothing to say."""
-    entered = {place for fault in faults for place in fault.unions if len(fault.place) > len(place)}
+    entered = {
+        place
+        for fault in faults
+        for place in fault.unions
+        if len(fault.place) > len(place) or fault.missing is not None
+    }
     return [
         fault
         for fault in faults

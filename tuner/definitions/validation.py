@@ -11,6 +11,8 @@ from typing import Self, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from tuner.definitions.findings import Findings
+from tuner.definitions.lengths import Lengths as Lengths
+from tuner.definitions.lengths import lengths_of as lengths_of
 from tuner.definitions.models import (
     ChoiceParameter,
     Objective,
@@ -33,8 +35,6 @@ from tuner.errors import DefinitionError, Problem
 from tuner.flags import sglang_table
 
 Model = TypeVar("Model", bound=BaseModel)
-Lengths = tuple[tuple[int, int], ...]
-"""(input, output) tokens of requests: one pair for all of them, or those of a trace."""
 VersionOf = Callable[[Path, StudyDefinition], str | None]
 """The version of the engine that a study in this folder would launch, None where nobody knows."""
 
@@ -54,6 +54,7 @@ class LoadedStudy:
     objective: Objective
     baseline: Configuration
     lengths: Lengths
+    trace: Trace | None = None
     surface: Surface | None = None
     digests: dict[str, str] = field(default_factory=dict)
     sources: dict[str, Source] = field(default_factory=dict, repr=False)
@@ -99,13 +100,6 @@ def load_objective(path: Path) -> tuple[Objective, Lengths]:
     return settled, lengths_of(settled, trace)
 
 
-def lengths_of(objective: Objective, trace: Trace | None = None) -> Lengths:
-    """The lengths of the objective's requests: those of its trace, or its one."""
-    if trace is not None:
-        return trace.lengths
-    return ((objective.input_tokens or 0, objective.output_tokens or 0),)
-
-
 def load_study(path: Path, version_of: VersionOf | None = None) -> LoadedStudy:
     """A study by its folder or its file, with all that it refers to, checked together.
 
@@ -127,6 +121,7 @@ def load_study(path: Path, version_of: VersionOf | None = None) -> LoadedStudy:
         objective=settled(objective),
         baseline=settled(baseline),
         lengths=lengths_of(settled(objective), trace),
+        trace=trace,
         surface=surface,
         digests={
             name: _digest(value)
@@ -293,5 +288,7 @@ def _text_at(source: Source, place: Place) -> str | None:
 
 
 def _digest(value: BaseModel) -> str:
-    text = json.dumps(value.model_dump(mode="json", by_alias=True), sort_keys=True)
+    # Of a trace only what is asked: what else is read of it by now is no change of older ones.
+    kept = {"lengths"} if isinstance(value, Trace) else None
+    text = json.dumps(value.model_dump(mode="json", by_alias=True, include=kept), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

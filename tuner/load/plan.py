@@ -1,12 +1,10 @@
 """What is asked of the load, and what it hands back."""
 
 from dataclasses import dataclass, field
-from typing import Literal
 
+from tuner.definitions.models import Api as Api
 from tuner.definitions.models import Objective
 from tuner.measuring.measurement import RequestTiming
-
-Api = Literal["completions", "generate"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
