@@ -155,7 +155,7 @@ class Rung(Frozen):
 
 
 Api = Literal["completions", "chat", "generate"]
-"""How load is spoken: OpenAI's `/v1/completions` or `/v1/chat/completions`, SGLang's `/generate`."""
+"""How load is spoken: OpenAI's completions or chat, or SGLang's own `/generate`."""
 
 
 class LengthDistribution(Frozen):
