@@ -53,7 +53,7 @@ def test_a_rung_is_a_row_too():
     night.baseline()
     night.launch("search", "dead", reaches=[1], failure=failure())
     frame = rungs_frame(night.records)
-    assert frame["concurrency"].tolist() == [1, 10, 256, 1024, 1]
+    assert frame["level"].tolist() == [1, 10, 256, 1024, 1]
     assert set(METRICS) <= set(frame.columns)
     assert frame["tpot_ms.p50"].isna().all()
 
@@ -113,14 +113,14 @@ def test_the_score_is_a_metric():
         launch(2, "b", 9, 110),
     ]
     found = front(records, "score", RATE)
-    assert [(p.key, p.concurrency) for p in found] == [("a", None), ("b", None)]
+    assert [(p.key, p.level) for p in found] == [("a", None), ("b", None)]
     assert found[0].x == pytest.approx(math.sqrt(2))
 
 
-def test_metrics_without_a_concurrency_give_a_point_for_each_rung():
+def test_metrics_without_a_level_give_a_point_for_each_rung():
     records = [launch(0, "a", 10, 100), launch(1, "b", 12, 90)]
     found = front(records, "tok_s_per_user", "tok_s_per_gpu")
-    assert [(p.key, p.concurrency) for p in found] == [("b", 1), ("a", 256)]
+    assert [(p.key, p.level) for p in found] == [("b", 1), ("a", 256)]
 
 
 @pytest.mark.parametrize(

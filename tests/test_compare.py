@@ -34,8 +34,8 @@ def second(night, name="second", **edits):
     return made
 
 
-def judged(found: Comparison) -> dict[int | None, str]:
-    return {row.concurrency: row.verdict for row in (*found.rungs, found.score)}
+def judged(found: Comparison) -> dict[float | None, str]:
+    return {row.level: row.verdict for row in (*found.rungs, found.score)}
 
 
 def test_one_launch_each_is_no_verdict_though_other_launches_tell_the_noise(night):

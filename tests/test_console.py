@@ -278,7 +278,7 @@ def test_the_front_is_drawn_and_listed(told, night):
 
 
 def point(x: float, y: float) -> ParetoPoint:
-    return ParetoPoint(key="k", trials=(0,), concurrency=None, x=x, y=y)
+    return ParetoPoint(key="k", trials=(0,), level=None, x=x, y=y)
 
 
 def drawn(*points: ParetoPoint) -> list[str]:

@@ -175,7 +175,7 @@ def test_where_the_baseline_breaks_a_limit_keeping_it_wins():
 
     def launch(kind, key, gain, **timing):
         made = night.launch(kind, key, gain)
-        rungs = [rung(r.concurrency, r.output_tok_s, **timing) for r in made.rungs]
+        rungs = [rung(int(r.level), r.output_tok_s, **timing) for r in made.rungs]
         night.records[-1] = record(made.number, kind, key, rungs)
 
     for _ in range(3):

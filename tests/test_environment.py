@@ -110,6 +110,21 @@ def test_what_was_measured_may_not_change(night, file, old, new, said):
     assert re.search(said, refusal(night)), refusal(night)
 
 
+def test_a_study_from_before_a_key_was_known_continues(night):
+    path = night / "environment.json"
+    content = json.loads(path.read_text())
+    objective = content["identity"]["objective"]
+    del (
+        objective["arrivals"],
+        objective["seeds"]["arrivals"],
+        objective["ladder"][0]["request_rate"],
+    )
+    path.write_text(json.dumps(content))
+    again(night)
+    edit(night, "objective.yaml", "window_s: 20", "window_s: 30")
+    assert "objective.window_s was 20.0" in refusal(night)
+
+
 def test_the_lengths_of_a_trace_may_not_change(tmp_path):
     traced = folder(tmp_path)
     edit(traced, "objective.yaml", "input_tokens: 32\noutput_tokens: 32\n", "trace: t.jsonl\n")

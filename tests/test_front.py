@@ -29,7 +29,7 @@ def shown(night, capsys) -> str:
 
 
 def point(x: float, y: float, key: str = "k") -> ParetoPoint:
-    return ParetoPoint(key=key, trials=(0,), concurrency=None, x=x, y=y)
+    return ParetoPoint(key=key, trials=(0,), level=None, x=x, y=y)
 
 
 def test_a_beaten_baseline_is_drawn_and_listed_below_the_front(night, capsys):
@@ -85,7 +85,7 @@ def test_every_point_is_on_the_front_or_beaten(night):
     won(night)
     found = inspect.pareto(night, *AXES)
     assert len(found.points) == 2
-    assert {(p.concurrency, p.key) for p in found.beaten} == {
+    assert {(p.level, p.key) for p in found.beaten} == {
         (at, key) for at in (1, 8) for key in found.changes if key != found.points[0].key
     }
     assert found.changes[found.baseline_key] == {}

@@ -66,7 +66,7 @@ def test_a_campaign_is_told_in_the_words_of_those_who_ran_it():
         )
     assert ep8.verdict == "crashes"
     assert ep8.dies_at == 256
-    assert [(r.concurrency, r.judgement) for r in ep8.rungs] == [
+    assert [(r.level, r.judgement) for r in ep8.rungs] == [
         (1, "regresses"),
         (10, "regresses"),
     ]

@@ -21,8 +21,8 @@ def slow(night: Night, ttft_ms: dict[str, float]) -> Night:
     """The same launches; configurations by name have that TTFT (p50; p99 is half more)."""
     night.records = [
         record(r.number, r.kind, r.key, [
-            rung(m.concurrency, m.output_tok_s,
-                 ttft_ms=distribution(ttft_ms.get(r.key, 100.0) + m.concurrency))
+            rung(int(m.level), m.output_tok_s,
+                 ttft_ms=distribution(ttft_ms.get(r.key, 100.0) + m.level))
             for m in r.rungs])
         for r in night.records
     ]  # fmt: skip
@@ -99,7 +99,7 @@ def test_a_baseline_that_breaks_its_limits_alone_is_said_to():
     ],
 )
 def test_the_worst_number_is_the_furthest_from_its_limit(limits, found):
-    broken = [Breach(concurrency=1, limit=limit, found=number) for limit, number in limits]
+    broken = [Breach(at="1", limit=limit, found=number) for limit, number in limits]
     assert worst(broken) is broken[found]
 
 

@@ -19,7 +19,7 @@ from tuner.search.observation import (
 )
 
 SPACE = Space(SpaceDefinition.model_validate({"parameters": {"graph": {"type": "bool"}}}))
-REFERENCE = {1: 100.0, 16: 1000.0}
+REFERENCE: dict[float, float] = {1: 100.0, 16: 1000.0}
 
 
 def failure(action: Action) -> Failure:

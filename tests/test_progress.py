@@ -83,8 +83,8 @@ def a_launch(shown, study, made, records=()):
     shown.started(job, order(study, made.number, made.kind, made.values, made.hypothesis))
     shown.note(TrialNote(number=made.number, phase="starting"))
     for measured in made.rungs:
-        shown.note(TrialNote(number=made.number, phase="rung", concurrency=measured.concurrency))
-        shown.note(TrialNote(number=made.number, phase="rung", concurrency=measured.concurrency,
+        shown.note(TrialNote(number=made.number, phase="rung", at=measured.said))
+        shown.note(TrialNote(number=made.number, phase="rung", at=measured.said,
                              rung=measured))  # fmt: skip
     shown.tick(clock(trials=10))
     shown.ended(made, [*records, made])
@@ -201,7 +201,7 @@ def test_the_panel_shows_the_launch_its_rungs_the_best_and_what_is_left(night):
         shown.tick(clock(trials=20))
         shown._live.refresh()
         assert "starting" in out.getvalue()
-        shown.note(TrialNote(number=11, phase="rung", concurrency=8, rung=rung(1, 21.0)))
+        shown.note(TrialNote(number=11, phase="rung", at="8", rung=rung(1, 21.0)))
         shown.tick(clock(trials=20))
     text = out.getvalue()
     assert "trial 11  rung 8" in text

@@ -38,7 +38,7 @@ def test_expert_parallelism_regresses_at_low_concurrency_and_dies_at_256(ledger,
     row = ledger["expert-parallel"]
     assert row["verdict"] == "crashes"
     assert row["dies_at"] == 256
-    assert {r["concurrency"]: r["judgement"] for r in row["rungs"]} == {
+    assert {r["level"]: r["judgement"] for r in row["rungs"]} == {
         1: "regresses",
         10: "regresses",
     }

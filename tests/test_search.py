@@ -374,8 +374,8 @@ def test_the_journal_shows_each_launch_as_it_was(tmp_path):
     assert [t.value for t in shown] == [1.0, 1.1, None, None, None, 1.0]
     assert [t.constraints["crash"] for t in shown] == [-1, -1, -1, 1, -1, -1]
     assert [t.constraints["slo"] for t in shown] == [-1, 2, -1, -1, -1, -1]
-    assert shown[0].intermediate_values == {1: 1.0, 16: 1.0}
-    assert shown[2].intermediate_values == {1: 0.8}
+    assert shown[0].intermediate_values == {0: 1.0, 1: 1.0}
+    assert shown[2].intermediate_values == {0: 0.8}
     assert "steps" not in shown[0].params
     assert shown[1].params["steps"] == 4
     assert shown[3].user_attrs["crash"] == "oom"

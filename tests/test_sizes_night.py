@@ -123,12 +123,12 @@ def launched_once(order: TrialOrder, folder: Path) -> TrialRecord:
     return made
 
 
-def rates(record: TrialRecord) -> dict[int, float]:
-    return {rung.concurrency: rung.output_tok_s for rung in record.rungs}
+def rates(record: TrialRecord) -> dict[float, float]:
+    return {rung.level: rung.output_tok_s for rung in record.rungs}
 
 
-def played(record: TrialRecord) -> dict[int, tuple[int, float]]:
-    return {rung.concurrency: (rung.played, rung.factor) for rung in record.rungs}
+def played(record: TrialRecord) -> dict[float, tuple[float, float]]:
+    return {rung.level: (rung.played, rung.factor) for rung in record.rungs}
 
 
 # --- by hand

@@ -96,12 +96,12 @@ def test_a_healthy_launch_climbs_the_ladder_and_is_read_back(trial):
     assert record.effective_key
     assert record.ready_s is not None
     assert record.phase_s.keys() == {"start", "load", "stop"}
-    assert [(n.phase, n.concurrency, n.rung is not None) for n in trial.notes] == [
+    assert [(n.phase, n.at, n.rung is not None) for n in trial.notes] == [
         ("starting", None, False),
-        ("rung", 1, False),
-        ("rung", 1, True),
-        ("rung", 8, False),
-        ("rung", 8, True),
+        ("rung", "1", False),
+        ("rung", "1", True),
+        ("rung", "8", False),
+        ("rung", "8", True),
         ("stopping", None, False),
     ]
 

@@ -54,7 +54,7 @@ def run(night, monkeypatch):
 def test_check_says_what_a_study_holds(night):
     found = inspect.check(night)
     assert found.engine == "rehearsal"
-    assert (found.parameters, found.hypotheses, found.ladder) == (3, 2, [1, 8])
+    assert (found.parameters, found.hypotheses, found.ladder) == (3, 2, ["1", "8"])
     assert found.not_ready == []
     assert not (night / "optuna.journal").exists()
 

@@ -199,7 +199,7 @@ def test_arguments_unlike_the_baseline_s_are_named_in_both_directions(night):
 def test_the_front_names_changes_for_each_of_its_points(night):
     study = won(night)
     found = front(study, Records(night), "tok_s_per_user", "tok_s_per_gpu")
-    assert [p.concurrency for p in found.points] == [1, 8]
+    assert [p.level for p in found.points] == [1, 8]
     assert {json.dumps(found.changes[p.key]) for p in found.points} == {
         '{"chunked-prefill-size": 8192}'
     }

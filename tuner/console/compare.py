@@ -46,7 +46,7 @@ def _rungs(found: Comparison) -> Table:
     table = Table("at", "A tok/s", "B tok/s", "B over A", box=None, show_edge=False)
     for row in (*found.rungs, found.score):
         table.add_row(
-            "score" if row.concurrency is None else str(row.concurrency),
+            row.at,
             _rate(row.a_tok_s, found.a),
             _rate(row.b_tok_s, found.b),
             _judged(row),

@@ -48,7 +48,7 @@ def _row(front: Front, mark: str, point: ParetoPoint) -> tuple[str | Text, ...]:
         what.stylize("bold")
     return (
         mark,
-        "ladder" if point.concurrency is None else str(point.concurrency),
+        front.said(point),
         *(f"{number(value)}{sign}" for value in (point.x, point.y)),
         trials if len(point.trials) > 1 else f"{trials}, once",
         what,

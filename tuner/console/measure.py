@@ -28,7 +28,7 @@ class Progress:
 
     def __init__(self, *, live: bool) -> None:
         self._live = live
-        self._ladder: list[int] = []
+        self._ladder: list[str] = []
         self._shown = False
 
     def __enter__(self) -> Self:
@@ -39,12 +39,13 @@ class Progress:
 
     def found(self, server: Found, objective: Objective) -> None:
         """Say what will be played, and how long it takes."""
-        self._ladder = [rung.concurrency for rung in objective.ladder]
+        self._ladder = [rung.said for rung in objective.ladder]
         seconds = len(self._ladder) * (objective.warmup_s + objective.window_s)
-        ladder = ", ".join(map(str, self._ladder))
+        kind = "rates" if objective.by_rate else "streams"
+        ladder = ", ".join(self._ladder)
         self._say(
             f"{plain(server.target.base_url)}: {plain(server.target.model) or 'a model'}, "
-            f"{server.target.api}; streams {ladder}; about {seconds:.0f} s"
+            f"{server.target.api}; {kind} {ladder}; about {seconds:.0f} s"
         )
 
     def started(self, rung: int, seconds: float) -> None:
@@ -62,7 +63,7 @@ class Progress:
         failed = f", {m.requests_failed} failed" if m.requests_failed else ""
         invalid = ", INVALID" if any(doubt.voids for doubt in rung.doubts) else ""
         self._say(
-            f"at {m.concurrency}: {_number(m.output_tok_s)} tok/s, TTFT {_pair(m.ttft_ms)} ms"
+            f"at {m.said}: {_number(m.output_tok_s)} tok/s, TTFT {_pair(m.ttft_ms)} ms"
             f"{failed}{invalid}"
         )
 
@@ -121,7 +122,7 @@ def _about(result: Measured) -> list[str]:
 def _table(result: Measured) -> Table:
     table = Table("streams", box=None, show_edge=False)
     for rung in result.rungs:
-        table.add_column(str(rung.measurement.concurrency), justify="right", no_wrap=True)
+        table.add_column(rung.measurement.said, justify="right", no_wrap=True)
     for name, cell in _ROWS:
         table.add_row(name, *(cell(rung) for rung in result.rungs))
     return table

@@ -70,7 +70,7 @@ class PlainProgress:
         """Say the numbers of a rung that is done."""
         if note.rung is not None:
             rate = throughput(note.rung, self._study.objective)
-            self._say(f"trial {note.number} at {note.rung.concurrency}: {rate:.4g} tok/s")
+            self._say(f"trial {note.number} at {note.rung.said}: {rate:.4g} tok/s")
 
     def ended(self, record: TrialRecord, records: Sequence[TrialRecord]) -> None:
         """Say what came of the launch."""
@@ -160,12 +160,12 @@ class LiveProgress(PlainProgress):
     def _trial(self, number: int) -> Table:
         text, note, begun = self._current[number]
         where = "starting" if note is None else note.phase
-        if note is not None and note.concurrency is not None:
-            where = f"rung {note.concurrency}"
+        if note is not None and note.at is not None:
+            where = f"rung {note.at}"
         table = Table.grid(padding=(0, 2))
         table.add_row(f"trial {number}", where, f"{time.monotonic() - begun:.0f} s", Text(text))
         done = [
-            f"{r.concurrency}: {throughput(r, self._study.objective):.4g}"
+            f"{r.said}: {throughput(r, self._study.objective):.4g}"
             for r in self._rungs.get(number, [])
         ]
         table.add_row("", "tok/s", "", "  ".join(done) or "-")

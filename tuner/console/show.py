@@ -39,7 +39,7 @@ NARROW = 78
 def show_check(check: Check) -> None:
     """One paragraph: the study has no faults, and what could not be verified here."""
     out = terminal()
-    ladder = ", ".join(str(concurrency) for concurrency in check.ladder)
+    ladder = ", ".join(check.ladder)
     out.print(
         f"{check.study}: no faults. Engine {check.engine}, {check.parameters} parameters "
         f"({_size(check)}), {check.hypotheses} hypotheses, ladder {ladder}."
@@ -165,11 +165,11 @@ def _changed(view: StudyView) -> list[Text]:
 
 def _trials(rows: Sequence[TrialRow], width: int) -> Table:
     """Rates by rung where there is room for them beside what was changed."""
-    rungs = sorted({concurrency for row in rows for concurrency in row.tok_s})
+    rungs = sorted({level for row in rows for level in row.tok_s})
     if width < NARROW + 8 * len(rungs):
         rungs = []
     table = Table(box=None, show_edge=False)
-    for name in ("trial", "what", "score", *(f"tok/s\n@{rung}" for rung in rungs), "time"):
+    for name in ("trial", "what", "score", *(f"tok/s\n@{rung:g}" for rung in rungs), "time"):
         table.add_column(name, no_wrap=name != "what", vertical="top")
     table.add_column("changes, and what came of them", overflow="fold")
     for row in rows:
@@ -258,7 +258,7 @@ def show_trial(view: TrialView) -> None:
         out.print(LEGEND)
     for rung in record.rungs:
         if rung.first_error:
-            out.print(f"first error at {rung.concurrency}: {one_line(rung.first_error)}")
+            out.print(f"first error at {rung.said}: {one_line(rung.first_error)}")
     if record.effective:
         unlike = said_changes(view.unlike_baseline) if view.unlike_baseline else "nothing"
         out.print(
@@ -305,6 +305,6 @@ def _rungs(view: TrialView) -> Table:
 
 def _at(rung: RungMeasurement) -> str:
     """`16`, or `16 (8 played, x2)` where they stand for more."""
-    if rung.played == rung.concurrency:
-        return str(rung.concurrency)
-    return f"{rung.concurrency} ({rung.played} played, x{rung.factor:g})"
+    if rung.played == rung.level:
+        return rung.said
+    return f"{rung.said} ({rung.played:g} played, x{rung.factor:g})"

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from tuner.definitions.levels import level_words
 from tuner.flags.names import Value as Value
 from tuner.flags.names import canonical
 from tuner.frozen import Frozen
@@ -147,11 +148,23 @@ class SpaceDefinition(Frozen):
 
 
 class Rung(Frozen):
-    """One concurrency of the ladder; `slos` such as `ttft_ms p99 <= 500`."""
+    """One concurrency of the ladder (closed loop) or one request rate, in requests a second (open
+    loop), never both; `slos` such as `ttft_ms p99 <= 500`."""
 
-    concurrency: int = Field(ge=1)
+    concurrency: int | None = Field(default=None, ge=1)
+    request_rate: float | None = Field(default=None, gt=0)
     weight: float = Field(default=1.0, gt=0)
     slos: list[str] = []
+
+    @property
+    def level(self) -> float:
+        """The concurrency or the request rate, whichever is given."""
+        return self.request_rate or self.concurrency or 0
+
+    @property
+    def said(self) -> str:
+        """`8`, or `2.5 req/s`."""
+        return level_words(self.level, by_rate=self.request_rate is not None)
 
 
 Api = Literal["completions", "chat", "generate"]
@@ -185,6 +198,7 @@ class Seeds(Frozen):
 
     prompts: int = 1
     order: int = 2
+    arrivals: int = 3
 
 
 class Decision(Frozen):
@@ -200,7 +214,8 @@ class Objective(Frozen):
 
     Requests are of one length or a distribution (`input_tokens`, `output_tokens`), or those of
     `trace`, a file of JSON lines whose path starts at the objective's folder. `api` is how they are
-    asked, null: as the engine does by itself.
+    asked, null: as the engine does by itself. `arrivals` is how those of an open loop come: in
+    Poisson's gaps, evenly, or as the trace's did, at the rung's rate.
     """
 
     ladder: list[Rung] = Field(min_length=1)
@@ -209,12 +224,22 @@ class Objective(Frozen):
     output_tokens: Annotated[int, Field(ge=2)] | LengthDistribution | None = None
     trace: str | None = Field(default=None, min_length=1)
     prefix: Prefix = "cold"
+    arrivals: Literal["poisson", "constant", "trace"] = "poisson"
     score: Literal["output", "total", "input"] = "output"
     slos: list[str] = []
     warmup_s: float = Field(default=5.0, ge=0)
     window_s: float = Field(default=30.0, gt=0)
     seeds: Seeds = Seeds()
     decision: Decision = Decision()
+
+    @property
+    def by_rate(self) -> bool:
+        """Whether the ladder is one of request rates: an open loop."""
+        return self.ladder[0].request_rate is not None
+
+    def said(self, level: float) -> str:
+        """A rung of the ladder as it stands behind 'at'."""
+        return level_words(level, by_rate=self.by_rate)
 
 
 class Launch(Frozen):

@@ -3,15 +3,15 @@
 from collections.abc import Iterable
 
 from tuner.definitions.findings import Findings
-from tuner.definitions.models import Objective
+from tuner.definitions.models import Objective, Rung
 from tuner.definitions.slo import Slo
 from tuner.definitions.yaml_source import Place, Source
 from tuner.errors import TunerError
 
 
 def check_objective(source: Source, objective: Objective, findings: Findings) -> None:
-    """Note lengths that are missing or said twice, concurrencies that come twice, and SLOs that do
-    not parse."""
+    """Note lengths that are missing or said twice, rungs that are neither a concurrency nor a
+    request rate, of two kinds, or come twice, and SLOs that do not parse."""
     for name, tokens in (
         ("input_tokens", objective.input_tokens),
         ("output_tokens", objective.output_tokens),
@@ -22,17 +22,54 @@ def check_objective(source: Source, objective: Objective, findings: Findings) ->
         elif tokens is not None and objective.trace is not None:
             message = "stands beside a trace, which has lengths of its own"
             findings.add(source, (name,), message, "keep one", key=True)
-    seen: dict[int, int] = {}
+    _check_ladder(source, objective, findings)
+    _check_arrivals(source, objective, findings)
     for index, rung in enumerate(objective.ladder):
-        place: Place = ("ladder", index, "concurrency")
-        if rung.concurrency in seen:
-            first, _ = source.mark(("ladder", seen[rung.concurrency], "concurrency"))
-            findings.add(
-                source, place, f"concurrency {rung.concurrency} again, first on line {first}"
-            )
-        seen.setdefault(rung.concurrency, index)
         _check_slos(source, ("ladder", index, "slos"), rung.slos, findings)
     _check_slos(source, ("slos",), objective.slos, findings)
+
+
+def _check_ladder(source: Source, objective: Objective, findings: Findings) -> None:
+    seen: dict[tuple[str, float], int] = {}
+    for index, rung in enumerate(objective.ladder):
+        kinds = _kinds(rung)
+        place: Place = ("ladder", index)
+        if not kinds:
+            hint = "or request_rate: N a second, for a load that waits for nobody"
+            findings.add(source, place, "missing key 'concurrency'", hint)
+            continue
+        if len(kinds) == 2:
+            message = "stands beside a concurrency: a rung is one or the other"
+            findings.add(source, (*place, "request_rate"), message, "keep one", key=True)
+            continue
+        (kind,) = kinds
+        first, _ = source.mark(("ladder", seen.get((kind, rung.level), index), kind))
+        if (kind, rung.level) in seen:
+            said = f"{kind} {rung.level:g} again, first on line {first}"
+            findings.add(source, (*place, kind), said)
+        elif other := next((k for k, _ in seen if k != kind), None):
+            first, _ = source.mark(("ladder", next(iter(seen.values())), other))
+            message = f"found {kind}, and the ladder began with {other} on line {first}"
+            hint = "a ladder is all of one kind: write two objectives"
+            findings.add(source, (*place, kind), message, hint, key=True)
+            return
+        seen.setdefault((kind, rung.level), index)
+
+
+def _kinds(rung: Rung) -> list[str]:
+    given = {"concurrency": rung.concurrency, "request_rate": rung.request_rate}
+    return [kind for kind, level in given.items() if level is not None]
+
+
+def _check_arrivals(source: Source, objective: Objective, findings: Findings) -> None:
+    place: Place = ("arrivals",)
+    if "arrivals" in objective.model_fields_set and not objective.by_rate:
+        message = "says when the requests of rates come, and the ladder has none"
+        hint = "leave it out, or write the rungs as request_rate"
+        findings.add(source, place, message, hint, key=True)
+    elif objective.arrivals == "trace" and objective.trace is None:
+        message = "found 'trace', and the objective names no trace"
+        findings.add(source, place, message, "add trace: FILE, or say poisson or constant")
 
 
 def _check_slos(source: Source, place: Place, texts: Iterable[str], findings: Findings) -> None:

@@ -27,13 +27,13 @@ class ClosedLoop:
     """
 
     def __init__(self, target: Target, plan: RungPlan, ending: Ending) -> None:
-        self._plan = plan
         self._warmup_s = plan.warmup_s / target.time_scale
-        self._channels = channels_to(target, plan.concurrency)
+        self._streams = plan.concurrency or 1
+        self._channels = channels_to(target, self._streams)
         self._ending = ending
         self._lengths = Lengths(
             plan.lengths,
-            streams=plan.concurrency,
+            streams=self._streams,
             seed=plan.order_seed,
             rung_index=plan.rung_index,
         )
@@ -44,7 +44,7 @@ class ClosedLoop:
             longest=self._lengths.longest,
         )
         self._asker = Asker(target, prompts)
-        self._failures = [0] * plan.concurrency
+        self._failures = [0] * self._streams
 
     @property
     def asked(self) -> Sequence[Asked]:
@@ -69,7 +69,7 @@ class ClosedLoop:
     @property
     def awaited(self) -> int:
         """All streams."""
-        return self._plan.concurrency
+        return self._streams
 
     async def connect(self) -> None:
         """Connect ahead; a stream whose channel cannot yet be opened tries again by itself."""
@@ -87,7 +87,7 @@ class ClosedLoop:
     async def run(self) -> None:
         """Run all streams until the load is over."""
         async with asyncio.TaskGroup() as group:
-            for stream in range(self._plan.concurrency):
+            for stream in range(self._streams):
                 group.create_task(self._stream(stream))
 
     def cut(self) -> None:
@@ -121,9 +121,8 @@ class ClosedLoop:
         return self._failures[stream] > 0 or self._channels[stream].heard
 
     def _start_delay_s(self, stream: int) -> float:
-        streams = self._plan.concurrency
-        spread_s = min(self._warmup_s / 4, _LONGEST_SPREAD_S, _SPREAD_PER_STREAM_S * streams)
-        return spread_s * stream / streams
+        longest_s = min(_LONGEST_SPREAD_S, _SPREAD_PER_STREAM_S * self._streams)
+        return min(self._warmup_s / 4, longest_s) * stream / self._streams
 
 
 def _seems_well(raw: RawExchange) -> bool:

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 from tuner.definitions.models import Api as Api
 from tuner.definitions.models import Objective
-from tuner.measuring.measurement import RequestTiming
+from tuner.measuring.measurement import ALONE, RequestTiming
+from tuner.measuring.replicas import Replicas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +28,8 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RungPlan:
-    """A closed loop: `concurrency` streams, each sends its next request when the last ended.
+    """A closed loop: `concurrency` streams, each sends its next request when the last ended. Or an
+    open loop: `request_rate` requests a second are sent, whoever waits.
 
     `lengths` are (input, output) tokens: one pair for all requests, or those of a trace, which are
     taken in an order of `order_seed`, over and over. Seconds are on the load's clock. No two rungs
@@ -35,7 +37,8 @@ class RungPlan:
     remembers helps.
     """
 
-    concurrency: int
+    concurrency: int | None = None
+    request_rate: float | None = None
     lengths: tuple[tuple[int, int], ...]
     warmup_s: float
     window_s: float
@@ -49,13 +52,16 @@ class RungPlan:
         objective: Objective,
         index: int,
         *,
-        concurrency: int,
         lengths: tuple[tuple[int, int], ...],
         prompt_seed: int,
+        replicas: Replicas = ALONE,
     ) -> "RungPlan":
-        """The rung of that index on an objective's ladder, played with so many streams."""
+        """The rung of that index on an objective's ladder, what of it the launched servers get."""
+        rung = objective.ladder[index]
+        users, rate = rung.concurrency, rung.request_rate
         return cls(
-            concurrency=concurrency,
+            concurrency=None if users is None else replicas.streams(users),
+            request_rate=None if rate is None else replicas.rate(rate),
             lengths=lengths,
             warmup_s=objective.warmup_s,
             window_s=objective.window_s,

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from tuner.definitions.levels import level_words
 from tuner.frozen import Frozen
 from tuner.measuring.replicas import Replicas
 
@@ -16,13 +17,16 @@ class RequestTiming:
     """What one request did, in seconds on the load's clock (surface time for a rehearsal).
 
     `events` holds (arrival, new output tokens) of every event that carried tokens, in order.
-    Tokens come from the server's own count, never from the number of events. `done_s` is when it
+    `due_s` is when an open loop owed it, None in a closed one: latencies count from there, since
+    who came then waited from then on. Tokens come from the server's own count, never from the
+    number of events. `done_s` is when it
     ended, well or with `error`; a request that was cut off has neither.
     """
 
     stream: int
     index: int
     sent_s: float
+    due_s: float | None = None
     events: tuple[tuple[float, int], ...]
     done_s: float | None
     input_tokens: int
@@ -55,7 +59,8 @@ class EngineLoad(Frozen):
 
 
 class RungMeasurement(Frozen):
-    """One rung: a closed loop at `concurrency`, seen through a steady window of `window_s`.
+    """One rung, seen through a steady window of `window_s`: a closed loop at `concurrency`, or an
+    open loop of `request_rate` requests a second.
 
     A latency is None where no request of the window could show it. Where one server stood for all
     replicas of a host, `streams` were played, all throughputs are those seen times `factor`, and
@@ -63,7 +68,8 @@ class RungMeasurement(Frozen):
     client read, in real milliseconds; it is in no other number.
     """
 
-    concurrency: int
+    concurrency: int | None = None
+    request_rate: float | None = None
     window_s: float
     output_tok_s: float
     input_tok_s: float
@@ -83,15 +89,26 @@ class RungMeasurement(Frozen):
     factor: float = 1.0
 
     @property
-    def played(self) -> int:
-        """How many streams there were in fact."""
-        return self.concurrency if self.streams is None else self.streams
+    def level(self) -> float:
+        """The concurrency or the request rate, whichever is given."""
+        return self.request_rate or self.concurrency or 0
+
+    @property
+    def said(self) -> str:
+        """`8`, or `2.5 req/s`."""
+        return level_words(self.level, by_rate=self.request_rate is not None)
+
+    @property
+    def played(self) -> float:
+        """How many streams there were in fact, or requests a second."""
+        return self.level / self.factor if self.streams is None else self.streams
 
 
 def measure(
     timings: Sequence[RequestTiming],
     *,
-    concurrency: int,
+    concurrency: int | None = None,
+    request_rate: float | None = None,
     start_s: float,
     end_s: float,
     gpus: int,
@@ -131,6 +148,7 @@ def measure(
     input_tok_s = factor * view.per_s(map(view.input_tokens, timings))
     return RungMeasurement(
         concurrency=concurrency,
+        request_rate=request_rate,
         window_s=view.length_s,
         output_tok_s=output_tok_s,
         input_tok_s=input_tok_s,
@@ -146,7 +164,7 @@ def measure(
         e2e_ms=_distribution(view.latencies_s()),
         engine_load=_engine_load([s for s in load_samples if view.holds(s[0])]),
         instrument_lag_ms=_distribution(lags_s),
-        streams=replicas.streams(concurrency),
+        streams=None if concurrency is None else replicas.streams(concurrency),
         factor=factor,
     )
 

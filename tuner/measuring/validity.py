@@ -54,11 +54,11 @@ class Observed(Frozen):
 
 
 class Doubt(Frozen):
-    """A rule that a rung broke: what was found, the limit, what to do; `voids` says whether the
-    rung's numbers are worth nothing."""
+    """A rule that a rung broke: what was found, the limit, what to do; `at` is the rung as people
+    say it, `voids` says whether its numbers are worth nothing."""
 
     rule: str
-    concurrency: int
+    at: str
     voids: bool
     found: float
     limit: float
@@ -66,7 +66,7 @@ class Doubt(Frozen):
     advice: str
 
     def __str__(self) -> str:
-        return f"at {self.concurrency}: {self.said}. {self.advice}"
+        return f"at {self.at}: {self.said}. {self.advice}"
 
 
 Rule = Callable[[RungMeasurement, Observed, Sequence[Slo]], list[Doubt]]
@@ -279,7 +279,7 @@ def client_wait(rung: RungMeasurement, seen: Observed, slos: Sequence[Slo]) -> l
 
 def reached(rung: RungMeasurement, seen: Observed, slos: Sequence[Slo]) -> list[Doubt]:
     """As many requests were under way as the rung is named for."""
-    limit = REACHED_SHARE * rung.concurrency
+    limit = REACHED_SHARE * (rung.concurrency or 0)
     if seen.in_flight >= limit:
         return []
     return [
@@ -332,7 +332,7 @@ def _doubt(
 ) -> Doubt:
     return Doubt(
         rule=rule,
-        concurrency=rung.concurrency,
+        at=rung.said,
         voids=voids,
         found=float(found),
         limit=float(limit),

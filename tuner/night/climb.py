@@ -20,24 +20,20 @@ _ASK_IT = "Ask a server that was launched by hand for a completion; its log may 
 async def climb(order: TrialOrder, serving: Serving, course: Course, note: Note) -> None:
     """Play the ladder from its first rung on, until its end or until there is no hope."""
     for index, rung in enumerate(order.objective.ladder):
-        note(TrialNote(number=order.number, phase="rung", concurrency=rung.concurrency))
-        played = await serving.watch.unless_doomed(_play(order, serving, rung, index))
+        note(TrialNote(number=order.number, phase="rung", at=rung.said))
+        played = await serving.watch.unless_doomed(_play(order, serving, index))
         course.failed_replica = serving.watch.failed
         if played is None:
             course.outcome = "failed"
             return
         measured = _measured(order, rung, played)
-        keep_requests(serving.servers[0].log_path.parent, rung.concurrency, played.timings)
+        keep_requests(serving.servers[0].log_path.parent, rung, played.timings)
         course.quality += output_quality(played.timings)
         _judge(order, course, _of_each(order, rung, played, measured))
         if course.outcome == "failed":
             return
         course.rungs.append(measured)
-        note(
-            TrialNote(
-                number=order.number, phase="rung", concurrency=rung.concurrency, rung=measured
-            )
-        )
+        note(TrialNote(number=order.number, phase="rung", at=rung.said, rung=measured))
         if order.prune and index + 1 < len(order.objective.ladder):
             course.pruned_because = hopeless(
                 course.rungs,
@@ -52,7 +48,7 @@ async def climb(order: TrialOrder, serving: Serving, course: Course, note: Note)
                 return
 
 
-async def _play(order: TrialOrder, serving: Serving, rung: Rung, index: int) -> Played:
+async def _play(order: TrialOrder, serving: Serving, index: int) -> Played:
     objective, engine = order.objective, serving.engine
     target = Target(
         base_url=serving.https[0].base_url,
@@ -64,9 +60,9 @@ async def _play(order: TrialOrder, serving: Serving, rung: Rung, index: int) -> 
     plan = RungPlan.of(
         objective,
         index,
-        concurrency=order.replicas.streams(rung.concurrency),
         lengths=order.lengths,
         prompt_seed=objective.seeds.prompts,
+        replicas=order.replicas,
     )
 
     async def probe() -> tuple[float, float] | None:
@@ -86,6 +82,7 @@ def _measured(order: TrialOrder, rung: Rung, played: Played) -> RungMeasurement:
     return measure(
         played.timings,
         concurrency=rung.concurrency,
+        request_rate=rung.request_rate,
         start_s=played.start_s,
         end_s=played.end_s,
         gpus=order.host_gpus or order.gpus,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from tuner.definitions.levels import Level
 from tuner.definitions.models import Objective, Value
 from tuner.engines.base import Engine, EngineFacts, LaunchSpec
 from tuner.engines.overrides import Override
@@ -42,10 +43,10 @@ class TrialOrder(Frozen):
     objective: Objective
     lengths: tuple[tuple[int, int], ...]
     prune: bool = False
-    reference: dict[int, float] = {}
-    noise: dict[int, float] = {}
+    reference: dict[Level, float] = {}
+    noise: dict[Level, float] = {}
     best: float = 1.0
-    ceilings: dict[int, float] = {}
+    ceilings: dict[Level, float] = {}
     dead: list[str] = []
     known: dict[str, int] = {}
     baseline_quality: OutputQuality = OutputQuality()
@@ -53,11 +54,12 @@ class TrialOrder(Frozen):
 
 
 class TrialNote(Frozen):
-    """Where a trial is: starting, rung, stopping; with the numbers of a rung that is done."""
+    """Where a trial is: starting, rung, stopping; `at` is that rung as people say it, with its
+    numbers once it is done."""
 
     number: int
     phase: str
-    concurrency: int | None = None
+    at: str | None = None
     rung: RungMeasurement | None = None
 
 

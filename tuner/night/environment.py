@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, NoReturn
 
+from pydantic import ValidationError
+
 import tuner
 from tuner import engines
-from tuner.definitions.models import EngineDefinition, Value
+from tuner.definitions.models import EngineDefinition, Objective, Value
 from tuner.definitions.space import Space, shown
 from tuner.definitions.validation import LoadedStudy
 from tuner.engines.image_launch import image_ids
@@ -295,7 +297,16 @@ def _stored(path: Path) -> Mapping[str, Any]:
     stored = content.get("identity")
     if not isinstance(stored, dict) or not isinstance(stored.get("hardware"), dict):
         raise _damaged(path, "expected an identity with its hardware")
-    return stored
+    return {**stored, "objective": _with_defaults(stored.get("objective"))}
+
+
+def _with_defaults(objective: Any) -> Any:
+    """An objective as it would be kept now: one from before a key was known has its default."""
+    try:
+        read = Objective.model_validate_json(json.dumps(objective))
+    except ValidationError:
+        return objective  # differs from any that can be read, and is told so
+    return read.model_dump(mode="json")
 
 
 def _damaged(path: Path, found: str) -> RecordsError:

@@ -5,17 +5,20 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from tuner.definitions.models import Rung
 from tuner.measuring.measurement import RequestTiming
 
 
-def keep_requests(folder: Path, concurrency: int, timings: Iterable[RequestTiming]) -> None:
+def keep_requests(folder: Path, rung: Rung, timings: Iterable[RequestTiming]) -> None:
     """Append a rung to the folder's `requests.jsonl.gz`, one line a request. Raises OSError."""
     with gzip.open(folder / "requests.jsonl.gz", "at", compresslevel=3) as out:
         for timing in timings:
             line = {
-                "concurrency": concurrency,
+                "concurrency": rung.concurrency,
+                "request_rate": rung.request_rate,
                 "stream": timing.stream,
                 "index": timing.index,
+                "due_s": timing.due_s,
                 "sent_s": timing.sent_s,
                 "first_s": timing.events[0][0] if timing.events else None,
                 "last_s": timing.events[-1][0] if timing.events else None,

@@ -19,7 +19,7 @@ class Completed:
     """
 
     score: float
-    rungs: Mapping[int, float] = field(default_factory=dict)
+    rungs: Mapping[float, float] = field(default_factory=dict)
     breaches: int = 0
 
 
@@ -27,7 +27,7 @@ class Completed:
 class Pruned:
     """The ladder was left early, because the rest of it could not save the configuration."""
 
-    rungs: Mapping[int, float]
+    rungs: Mapping[float, float]
     reason: str
 
 
@@ -72,7 +72,7 @@ class Observation:
 
 
 def observation(
-    record: TrialRecord, space: Space, reference: Mapping[int, float], objective: Objective
+    record: TrialRecord, space: Space, reference: Mapping[float, float], objective: Objective
 ) -> Observation | None:
     """What a record says to the search; None where the launch was interrupted.
 
@@ -92,7 +92,7 @@ def observation(
 
 
 def _result(
-    record: TrialRecord, space: Space, reference: Mapping[int, float], objective: Objective
+    record: TrialRecord, space: Space, reference: Mapping[float, float], objective: Objective
 ) -> Result | None:
     if record.outcome == "interrupted":
         return None

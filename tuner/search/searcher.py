@@ -295,7 +295,7 @@ def _frozen(
         distributions={name: distributions[name] for name in point},
         user_attrs=dict(attrs),
         system_attrs=dict(notes or {}),
-        intermediate_values=dict(row.rungs),
+        intermediate_values=dict(enumerate(row.rungs.values())),  # whole numbers only
         constraints=dict(row.constraints) if state.is_finished() else None,
     )
 

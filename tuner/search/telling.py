@@ -31,7 +31,7 @@ class Told:
     value: float | None = None
     crash: float = -1.0
     slo: float = -1.0
-    rungs: Mapping[int, float] = field(default_factory=dict)
+    rungs: Mapping[float, float] = field(default_factory=dict)
     imputed: bool = False
 
     @property
@@ -57,7 +57,7 @@ def tell_as(result: Result, worst: float | None = None) -> Told:
             return Told(state="FAIL")
 
 
-def _without_score(worst: float | None, *, crash: float, rungs: Mapping[int, float]) -> Told:
+def _without_score(worst: float | None, *, crash: float, rungs: Mapping[float, float]) -> Told:
     if worst is None:
         return Told(state="PRUNED", crash=crash, rungs=rungs)
     return Told(state="COMPLETE", value=worst, crash=crash, rungs=rungs, imputed=True)

@@ -66,7 +66,7 @@ def _needs(study: LoadedStudy | None) -> Needs:
     return Needs(
         gpus=study.definition.hardware.gpus,
         real_gpus=not results.rehearsal(study),
-        concurrency=max(rung.concurrency for rung in study.objective.ladder),
+        concurrency=max(rung.concurrency or 0 for rung in study.objective.ladder) or None,
         cuda=_cuda(study),
     )
 

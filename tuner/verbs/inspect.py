@@ -49,7 +49,7 @@ class Check(Frozen):
     configurations: int | None
     continuous: bool
     hypotheses: int
-    ladder: list[int]
+    ladder: list[str]
     scope: Scope
     not_ready: list[str]
     unverified: list[str]
@@ -85,7 +85,7 @@ def check(path: Path) -> Check:
         configurations=study.space.size(),
         continuous=any(study.space.values_of(name) is None for name in study.space.parameters),
         hypotheses=len(study.space.hypotheses),
-        ladder=[rung.concurrency for rung in study.objective.ladder],
+        ladder=[rung.said for rung in study.objective.ladder],
         scope=scope(study),
         not_ready=not_ready(study),
         unverified=line.unverified(),

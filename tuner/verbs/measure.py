@@ -64,7 +64,7 @@ class Measured(Frozen):
     window_s: float
     prompt_seed: int
     rungs: list[MeasuredRung]
-    not_played: list[int]
+    not_played: list[str]
     ended: Literal["whole", "interrupted", "nobody answers"]
     notes: list[str]
     valid: bool
@@ -151,7 +151,7 @@ def _said_once() -> Iterator[None]:
 
 
 def _refuse_few_descriptors(objective: Objective) -> None:
-    most = max(rung.concurrency for rung in objective.ladder)
+    most = max(rung.concurrency or 0 for rung in objective.ladder)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < most + _SPARE_DESCRIPTORS:
         raise TunerError(
@@ -185,24 +185,23 @@ async def _climb(course: _Course, listener: Listener) -> None:
 
 async def _play(course: _Course, http: Http, index: int, listener: Listener) -> MeasuredRung:
     objective = course.objective
-    rung = objective.ladder[index]
     listener.started(index, objective.warmup_s + objective.window_s)
     watch = _Watch(course.server, http, objective.window_s, index, listener)
     plan = RungPlan.of(
         objective,
         index,
-        concurrency=rung.concurrency,
         lengths=course.lengths,
         prompt_seed=course.prompt_seed,
     )
     played = await play(course.server.target, plan, probe=watch.look)
-    return _judged(course, rung, played, watch)
+    return _judged(course, objective.ladder[index], played, watch)
 
 
 def _judged(course: _Course, rung: Rung, played: Played, watch: "_Watch") -> MeasuredRung:
     measured = measure(
         played.timings,
         concurrency=rung.concurrency,
+        request_rate=rung.request_rate,
         start_s=played.start_s,
         end_s=played.end_s,
         gpus=course.gpus,
@@ -281,7 +280,7 @@ def _waited_s() -> float | None:
 
 def _measured(course: _Course) -> Measured:
     objective, server = course.objective, course.server
-    ladder = [rung.concurrency for rung in objective.ladder]
+    ladder = [rung.said for rung in objective.ladder]
     reasons = _reasons(course.rungs, ladder, course.ended)
     return Measured(
         url=server.target.base_url,
@@ -304,9 +303,9 @@ def _measured(course: _Course) -> Measured:
     )
 
 
-def _reasons(rungs: Sequence[MeasuredRung], ladder: Sequence[int], ended: str) -> list[str]:
+def _reasons(rungs: Sequence[MeasuredRung], ladder: Sequence[str], ended: str) -> list[str]:
     found = [str(doubt) for rung in rungs for doubt in rung.doubts if doubt.voids]
-    left = ", ".join(str(concurrency) for concurrency in ladder[len(rungs) :])
+    left = ", ".join(ladder[len(rungs) :])
     if left:
         found.append(f"{ended}: {left} of the ladder not measured")
     return found
@@ -317,7 +316,7 @@ def _notes(server: Found, rungs: Sequence[MeasuredRung]) -> list[str]:
     notes = [str(doubt) for doubt in remarks if doubt.rule != "percentiles"]
     few = [doubt for doubt in remarks if doubt.rule == "percentiles"]
     if few:
-        where = ", ".join(f"{doubt.concurrency} ({doubt.found:.0f})" for doubt in few)
+        where = ", ".join(f"{doubt.at} ({doubt.found:.0f})" for doubt in few)
         notes.append(
             f"p99 is of fewer than {few[0].limit:.0f} requests at {where}: read it as the largest; "
             "a longer window_s shows more"

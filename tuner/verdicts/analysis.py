@@ -8,6 +8,7 @@ from typing import Literal, cast, get_args
 
 import pandas as pd
 
+from tuner.definitions.levels import Level
 from tuner.definitions.models import Objective
 from tuner.definitions.nearest import did_you_mean
 from tuner.definitions.slo import LATENCIES, RATES, STATS
@@ -23,15 +24,15 @@ METRICS = (*HIGHER_IS_BETTER, *(f"{name}.{stat}" for name in LATENCIES for stat 
 """What a rung measured, by the names that metrics are asked for with; latencies are better low."""
 
 _Cut = Literal["phase", "kind", "outcome"]
-_METRIC = re.compile(r"(?P<name>[^@]+)(@(?P<concurrency>\d+))?")
+_METRIC = re.compile(r"(?P<name>[^@]+)(@(?P<level>[\d.]+))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """`ttft_ms.p99@10`, `tok_s_per_user` at every rung (no concurrency), or `score`."""
+    """`ttft_ms.p99@10`, `tok_s_per_user` at every rung (no level), or `score`."""
 
     name: str
-    concurrency: int | None
+    level: float | None
 
     @classmethod
     def parse(cls, text: str, objective: Objective) -> "Metric":
@@ -42,19 +43,19 @@ class Metric:
             meant = did_you_mean(name, [*METRICS, SCORE])
             known = f"{', '.join(HIGHER_IS_BETTER)}, score, or a latency such as ttft_ms.p99"
             raise TunerError(f"unknown metric '{text}'{meant}", hint=f"known are {known}")
-        if not match or match["concurrency"] is None:
-            return cls(name=name, concurrency=None)
-        concurrency = int(match["concurrency"])
-        ladder = [rung.concurrency for rung in objective.ladder]
-        if name == SCORE or concurrency not in ladder:
-            rungs = ", ".join(str(rung) for rung in ladder)
+        if not match or match["level"] is None:
+            return cls(name=name, level=None)
+        ladder = {f"{rung.level:g}": rung for rung in objective.ladder}
+        rung = ladder.get(match["level"])
+        if name == SCORE or rung is None:
+            rungs = ", ".join(ladder)
             raise TunerError(
                 f"'{text}' is measured nowhere",
                 hint="the score is one number for the whole ladder"
                 if name == SCORE
                 else f"the ladder has {rungs}",
             )
-        return cls(name=name, concurrency=concurrency)
+        return cls(name=name, level=rung.level)
 
     @property
     def higher_is_better(self) -> bool:
@@ -64,12 +65,12 @@ class Metric:
     @property
     def by_rung(self) -> bool:
         """Whether it has a number at every rung rather than one for a configuration."""
-        return self.concurrency is None and self.name != SCORE
+        return self.level is None and self.name != SCORE
 
     @property
     def column(self) -> str:
         """Its column in `trials_frame`, or in `rungs_frame` where it is `by_rung`."""
-        return self.name if self.concurrency is None else f"{self.name}@{self.concurrency}"
+        return self.name if self.level is None else f"{self.name}@{self.level:g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +83,7 @@ class ParetoPoint:
 
     key: str
     trials: tuple[int, ...]
-    concurrency: int | None
+    level: Level | None
     x: float
     y: float
     extrapolated: bool = False
@@ -107,20 +108,20 @@ def rungs_frame(records: Iterable[TrialRecord]) -> pd.DataFrame:
             "kind": record.kind,
             "key": record.key,
             "outcome": record.outcome,
-            "concurrency": rung.concurrency,
+            "level": rung.level,
             **{name: _number(rung, name) for name in METRICS},
         }
         for record in records
         for rung in record.rungs
     ]
-    columns = ["number", "kind", "key", "outcome", "concurrency", *METRICS]
+    columns = ["number", "kind", "key", "outcome", "level", *METRICS]
     return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(METRICS, float))
 
 
 def trials_frame(
     records: Iterable[TrialRecord], objective: Objective, baseline_key: str
 ) -> pd.DataFrame:
-    """One row for each launch: outcome, score, and every metric as `name@concurrency`."""
+    """One row for each launch: outcome, score, and every metric as `name@level`."""
     records = tuple(records)
     baseline = reference(records, objective, baseline_key)
     rows = [
@@ -136,14 +137,14 @@ def trials_frame(
             "feasible": not slo_breaches(record.rungs, objective),
             SCORE: score(record.rungs, baseline, objective),
             **{
-                f"{name}@{rung.concurrency}": _number(rung, name)
+                f"{name}@{rung.level:g}": _number(rung, name)
                 for rung in record.rungs
                 for name in METRICS
             },
         }
         for record in records
     ]
-    wide = [f"{name}@{rung.concurrency}" for rung in objective.ladder for name in METRICS]
+    wide = [f"{name}@{rung.level:g}" for rung in objective.ladder for name in METRICS]
     plain = ["number", "kind", "hypothesis", "key", "outcome", "cause", "duration_s", "ready_s"]
     frame = pd.DataFrame(rows, columns=[*plain, "feasible", SCORE, *wide])
     return frame.astype(dict.fromkeys([SCORE, "duration_s", "ready_s", *wide], float))
@@ -175,7 +176,7 @@ def pareto_points(
     """All points that a front is chosen from.
 
     Of completed launches that kept every limit; launches of one configuration are averaged first
-    (arithmetic mean of those that show both metrics). Metrics without a concurrency give a point
+    (arithmetic mean of those that show both metrics). Metrics without a level give a point
     for each rung. Raises TunerError for an unknown metric, or one by rung beside one that is not.
     """
     across, up = _axes(x, y, objective)
@@ -188,7 +189,7 @@ def _axes(x: str, y: str, objective: Objective) -> tuple[Metric, Metric]:
         loose = x if across.by_rung else y
         raise TunerError(
             f"'{loose}' has a number at every rung, the other metric one for a configuration",
-            hint=f"say at which concurrency, such as {loose}@{objective.ladder[0].concurrency}",
+            hint=f"say at which rung, such as {loose}@{objective.ladder[0].level:g}",
         )
     return across, up
 
@@ -230,7 +231,7 @@ def _points(
     kept = _shown(records, objective)
     guessed = {record.number for record in kept if record.replicas.extrapolated}
     if across.by_rung:
-        frame, by = rungs_frame(kept), ["key", "concurrency"]
+        frame, by = rungs_frame(kept), ["key", "level"]
     else:
         # The reference is the baseline's whole arm, whatever of it is kept for the front.
         wide = trials_frame(records, objective, baseline_key)
@@ -240,7 +241,7 @@ def _points(
         ParetoPoint(
             key=str(group["key"].iloc[0]),
             trials=tuple(int(number) for number in group["number"]),
-            concurrency=int(group["concurrency"].iloc[0]) if across.by_rung else None,
+            level=float(group["level"].iloc[0]) if across.by_rung else None,
             x=float(group[across.column].mean()),
             y=float(group[up.column].mean()),
             extrapolated=bool(group["number"].isin(guessed).any()),

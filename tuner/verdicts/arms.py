@@ -58,13 +58,11 @@ class Arms:
         found = ((record, self._log_score(record.rungs)) for record in records)
         return [Sample(position=r.number, value=v) for r, v in found if v is not None]
 
-    def rung(self, records: Iterable[TrialRecord], concurrency: int) -> list[Sample]:
+    def rung(self, records: Iterable[TrialRecord], level: float) -> list[Sample]:
         """The log throughput at one rung, of each launch that got there."""
         logs = ((r.number, log_throughputs(r.rungs, self.objective)) for r in records)
         return [
-            Sample(position=number, value=found[concurrency])
-            for number, found in logs
-            if concurrency in found
+            Sample(position=number, value=found[level]) for number, found in logs if level in found
         ]
 
     def candidates(self) -> dict[str, list[TrialRecord]]:
@@ -96,13 +94,13 @@ class Arms:
         """The score's logarithm but for the reference, which cancels between launches."""
         logs = log_throughputs(rungs, self.objective)
         weights = {
-            rung.concurrency: rung.weight
+            rung.level: rung.weight
             for rung in self.objective.ladder
-            if rung.concurrency in self.reference
+            if rung.level in self.reference
         }
         if not weights or weights.keys() - logs.keys():
             return None
-        return sum(weights[c] * logs[c] for c in weights) / sum(weights.values())
+        return sum(weights[level] * logs[level] for level in weights) / sum(weights.values())
 
 
 def compare(
@@ -110,7 +108,7 @@ def compare(
     arm: Iterable[TrialRecord],
     control: Iterable[TrialRecord],
     *,
-    rung: int | None = None,
+    rung: float | None = None,
     confidence: float | None = None,
 ) -> Effect | None:
     """The effect of one group of launches over another, by score or at one rung.

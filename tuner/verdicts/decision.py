@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tuner.definitions.levels import Level, level_words
 from tuner.definitions.models import Objective
 from tuner.records import TrialRecord
 from tuner.verdicts.arms import FRESH_LAUNCHES, Arms, compare, counts_against
@@ -53,11 +54,12 @@ class NoiseFloor:
     """
 
     score: Noise | None
-    rungs: Mapping[int, Noise]
+    rungs: Mapping[Level, Noise]
     odd: Mapping[int, float]
     confidence: float
     control_launches: int
     too_noisy: bool = False
+    by_rate: bool = False
 
     def detectable_percent(self, launches: int) -> float | None:
         """The smallest true gain that so many launches of a configuration are likely to show."""
@@ -70,7 +72,10 @@ class NoiseFloor:
             return "launch-to-launch noise is unknown: nothing was launched twice"
         if self.score.sd == 0:
             return "all repeated launches were identical: no noise was seen"
-        rungs = ", ".join(f"{n.sd_percent:.1f} % at {c}" for c, n in sorted(self.rungs.items()))
+        rungs = ", ".join(
+            f"{noise.sd_percent:.1f} % at {level_words(level, by_rate=self.by_rate)}"
+            for level, noise in sorted(self.rungs.items())
+        )
         odd = (
             f"; trial {trial} lies {distance:+.1f} % from the baseline's other launches"
             for trial, distance in self.odd.items()
@@ -117,13 +122,13 @@ class Conclusion:
 
 def reference(
     records: Iterable[TrialRecord], objective: Objective, baseline_key: str
-) -> dict[int, float]:
+) -> dict[float, float]:
     """The baseline's geometric mean by rung, over all its launches so far."""
     return Arms(records, objective, baseline_key).reference
 
 
-def noise_by_rung(records: Iterable[TrialRecord], objective: Objective) -> dict[int, float]:
-    """Relative launch-to-launch deviation by concurrency, as `score.hopeless` takes it."""
+def noise_by_rung(records: Iterable[TrialRecord], objective: Objective) -> dict[float, float]:
+    """Relative launch-to-launch deviation by level, as `score.hopeless` takes it."""
     return {c: noise.sd for c, noise in noise_floor(records, objective).rungs.items()}
 
 
@@ -218,7 +223,7 @@ def _still_open(arms: Arms, key: str, group: Iterable[TrialRecord]) -> bool:
 def _noise_floor(arms: Arms) -> NoiseFloor:
     groups = arms.repeated()
     rungs = {
-        rung.concurrency: pooled_noise(arms.rung(group, rung.concurrency) for group in groups)
+        rung.level: pooled_noise(arms.rung(group, rung.level) for group in groups)
         for rung in arms.objective.ladder
     }
     baseline, confidence = arms.scores(arms.baseline), arms.objective.decision.confidence
@@ -226,11 +231,12 @@ def _noise_floor(arms: Arms) -> NoiseFloor:
     noise = pooled_noise(arms.scores(group) for group in groups)
     return NoiseFloor(
         score=noise,
-        rungs={concurrency: noise for concurrency, noise in rungs.items() if noise is not None},
+        rungs={level: noise for level, noise in rungs.items() if noise is not None},
         odd={int(sample.position): distance for sample, distance in odd},
         confidence=confidence,
         control_launches=len(baseline),
         too_noisy=too_noisy(noise, arms.objective.decision),
+        by_rate=arms.objective.by_rate,
     )
 
 

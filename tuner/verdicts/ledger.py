@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
+from tuner.definitions.levels import Level, level_words
 from tuner.definitions.models import Hypothesis, Objective
 from tuner.records import TrialRecord
 from tuner.verdicts.arms import FRESH_LAUNCHES, Arms, compare, counts_against
@@ -43,9 +44,10 @@ _VERDICT_WORDS: Mapping[Judgement, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RungEffect:
-    """The effect at one concurrency."""
+    """The effect at one rung."""
 
-    concurrency: int
+    level: Level
+    by_rate: bool = False
     effect: Effect
     judgement: Judgement
 
@@ -55,7 +57,7 @@ class LedgerRow:
     """One hypothesis and its verdict; `words` can be quoted alone.
 
     `over` is what the effect is measured against: the baseline, or the parent hypothesis where
-    that one changes something itself. `dies_at` is the concurrency that a crash came at, `cause`
+    that one changes something itself. `dies_at` is the rung that a crash came at, `cause`
     why there is no plain effect.
     """
 
@@ -67,7 +69,7 @@ class LedgerRow:
     effect: Effect | None
     over: str
     rungs: tuple[RungEffect, ...]
-    dies_at: int | None
+    dies_at: Level | None
     cause: str
     words: str
     trials: tuple[int, ...]
@@ -186,7 +188,7 @@ class _Finding:
     effect: Effect | None = None
     over: str = BASELINE
     rungs: tuple[RungEffect, ...] = ()
-    dies_at: int | None = None
+    dies_at: float | None = None
 
 
 def _launches(arms: Arms, hypothesis: Hypothesis) -> list[TrialRecord]:
@@ -225,11 +227,12 @@ def _rung_effects(
     arms: Arms, launches: Sequence[TrialRecord], control: Sequence[TrialRecord]
 ) -> tuple[RungEffect, ...]:
     decision = arms.objective.decision
-    ladder = [rung.concurrency for rung in arms.objective.ladder]
-    found = ((rung, compare(arms, launches, control, rung=rung)) for rung in ladder)
+    ladder = [rung.level for rung in arms.objective.ladder]
+    by_rate = arms.objective.by_rate
+    found = ((level, compare(arms, launches, control, rung=level)) for level in ladder)
     return tuple(
-        RungEffect(concurrency=rung, effect=effect, judgement=judge(effect, decision))
-        for rung, effect in found
+        RungEffect(level=level, by_rate=by_rate, effect=effect, judgement=judge(effect, decision))
+        for level, effect in found
         if effect is not None
     )
 
@@ -288,10 +291,10 @@ def _died(
         return _Finding(
             verdict="blocked", words=f"blocked: dies while {phase}: {cause}", cause=cause
         )
-    reached = {rung.concurrency for rung in failed.rungs}
-    ladder = (rung.concurrency for rung in arms.objective.ladder)
-    dies_at = next((concurrency for concurrency in ladder if concurrency not in reached), None)
-    died = "dies" if dies_at is None else f"dies at {dies_at}"
+    reached = {rung.level for rung in failed.rungs}
+    ladder = (rung.level for rung in arms.objective.ladder)
+    dies_at = next((level for level in ladder if level not in reached), None)
+    died = "dies" if dies_at is None else f"dies at {arms.objective.said(dies_at)}"
     if len(launches) > 1:
         died += f" in {sum(map(counts_against, launches))} of {len(launches)} launches"
     words = f"{', '.join([*_by_rung(rungs), died])}: {cause}"
@@ -302,7 +305,8 @@ def _by_rung(rungs: Sequence[RungEffect]) -> list[str]:
     """`regresses at 1 (-9.8 %) and 10 (-12.1 %)`, a phrase for each judgement that occurs."""
     phrases: dict[Judgement, list[str]] = {}
     for rung in rungs:
-        gain = f"{rung.concurrency} ({rung.effect.gain_percent:+.1f} %)"
+        at = level_words(rung.level, by_rate=rung.by_rate)
+        gain = f"{at} ({rung.effect.gain_percent:+.1f} %)"
         phrases.setdefault(rung.judgement, []).append(gain)
     return [f"{_VERDICT_WORDS[said]} at {_and(where)}" for said, where in phrases.items()]
 

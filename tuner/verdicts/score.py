@@ -31,15 +31,16 @@ UNKNOWN_SD = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breach:
-    """A limit that a rung broke; `found` is None where the window could not show the number."""
+    """A limit that a rung broke; `at` is the rung in words, `found` is None where the window could
+    not show the number."""
 
-    concurrency: int
+    at: str
     limit: str
     found: float | None
 
     def __str__(self) -> str:
         found = "nothing to show it" if self.found is None else f"{self.found:.4g}"
-        return f"{self.limit} at {self.concurrency}: found {found}"
+        return f"{self.limit} at {self.at}: found {found}"
 
 
 def throughput(rung: RungMeasurement, objective: Objective) -> float:
@@ -51,53 +52,53 @@ def throughput(rung: RungMeasurement, objective: Objective) -> float:
     }[objective.score]
 
 
-def log_throughputs(rungs: Iterable[RungMeasurement], objective: Objective) -> dict[int, float]:
-    """Natural logarithms by concurrency; a rung that gave no token has none."""
-    rates = {rung.concurrency: throughput(rung, objective) for rung in rungs}
-    return {concurrency: math.log(rate) for concurrency, rate in rates.items() if rate > 0}
+def log_throughputs(rungs: Iterable[RungMeasurement], objective: Objective) -> dict[float, float]:
+    """Natural logarithms by level; a rung that gave no token has none."""
+    rates = {rung.level: throughput(rung, objective) for rung in rungs}
+    return {level: math.log(rate) for level, rate in rates.items() if rate > 0}
 
 
 def reference(
     launches: Iterable[Sequence[RungMeasurement]], objective: Objective
-) -> dict[int, float]:
+) -> dict[float, float]:
     """The baseline's geometric mean by rung, over the launches that measured it."""
-    logs: dict[int, list[float]] = {}
+    logs: dict[float, list[float]] = {}
     for rungs in launches:
-        for concurrency, log_rate in log_throughputs(rungs, objective).items():
-            logs.setdefault(concurrency, []).append(log_rate)
+        for level, log_rate in log_throughputs(rungs, objective).items():
+            logs.setdefault(level, []).append(log_rate)
     return {
-        rung.concurrency: math.exp(math.fsum(found) / len(found))
+        rung.level: math.exp(math.fsum(found) / len(found))
         for rung in objective.ladder
-        if (found := logs.get(rung.concurrency))
+        if (found := logs.get(rung.level))
     }
 
 
 def rung_ratios(
-    rungs: Iterable[RungMeasurement], reference: Mapping[int, float], objective: Objective
-) -> dict[int, float]:
-    """Throughput over the baseline's by concurrency, for the rungs that both have."""
+    rungs: Iterable[RungMeasurement], reference: Mapping[float, float], objective: Objective
+) -> dict[float, float]:
+    """Throughput over the baseline's by level, for the rungs that both have."""
     return {
-        concurrency: math.exp(log_rate) / reference[concurrency]
-        for concurrency, log_rate in log_throughputs(rungs, objective).items()
-        if concurrency in reference
+        level: math.exp(log_rate) / reference[level]
+        for level, log_rate in log_throughputs(rungs, objective).items()
+        if level in reference
     }
 
 
 def best_ratios(
     launches: Iterable[Sequence[RungMeasurement]],
-    reference: Mapping[int, float],
+    reference: Mapping[float, float],
     objective: Objective,
-) -> dict[int, float]:
-    """The best ratio that any launch reached, by concurrency: what `hopeless` holds plausible."""
-    best: dict[int, float] = {}
+) -> dict[float, float]:
+    """The best ratio that any launch reached, by level: what `hopeless` holds plausible."""
+    best: dict[float, float] = {}
     for rungs in launches:
-        for concurrency, ratio in rung_ratios(rungs, reference, objective).items():
-            best[concurrency] = max(ratio, best.get(concurrency, ratio))
+        for level, ratio in rung_ratios(rungs, reference, objective).items():
+            best[level] = max(ratio, best.get(level, ratio))
     return best
 
 
 def score(
-    rungs: Iterable[RungMeasurement], reference: Mapping[int, float], objective: Objective
+    rungs: Iterable[RungMeasurement], reference: Mapping[float, float], objective: Objective
 ) -> float | None:
     """The weighted geometric mean of the ratios; 1.0 is the baseline.
 
@@ -116,10 +117,10 @@ def slo_breaches(rungs: Iterable[RungMeasurement], objective: Objective) -> tupl
 
     Raises TunerError where an SLO cannot be read.
     """
-    own = {rung.concurrency: rung.slos for rung in objective.ladder}
+    own = {rung.level: rung.slos for rung in objective.ladder}
     breaches: list[Breach] = []
     for rung in rungs:
-        slos = [Slo.parse(text) for text in [*objective.slos, *own.get(rung.concurrency, [])]]
+        slos = [Slo.parse(text) for text in [*objective.slos, *own.get(rung.level, [])]]
         breaches += _failed_requests(rung)
         breaches += [breach for slo in slos for breach in _slo_breach(rung, slo)]
     return tuple(breaches)
@@ -127,19 +128,19 @@ def slo_breaches(rungs: Iterable[RungMeasurement], objective: Objective) -> tupl
 
 def hopeless(
     rungs_so_far: Sequence[RungMeasurement],
-    reference: Mapping[int, float],
-    noise: Mapping[int, float],
+    reference: Mapping[float, float],
+    noise: Mapping[float, float],
     objective: Objective,
     best: float | None,
     *,
-    ceilings: Mapping[int, float] | None = None,
+    ceilings: Mapping[float, float] | None = None,
 ) -> str | None:
     """Why the rest of the ladder cannot save this configuration, in one sentence; None if it may.
 
     Regimes are not assumed to agree: a rung still to come may reach the best ratio that the study
     saw there (`ceilings`, from `best_ratios`) or `PLAUSIBLE_RATIO`, whichever is more, plus noise.
     Even so the score must stay below the best score so far, or the baseline's, by more than the
-    noise. `noise` is the relative launch-to-launch deviation by concurrency. A configuration whose
+    noise. `noise` is the relative launch-to-launch deviation by level. A configuration whose
     measured rungs are all within noise of the baseline, or above it, is never given up.
     """
     weights = _weights(reference, objective)
@@ -158,14 +159,15 @@ def hopeless(
     target = max(best or 1.0, 1.0)
     if math.log(reach) >= math.log(target) - margin:
         return None
-    return _why_hopeless(measured, hoped, reach=reach, target=target, margin=margin)
+    said = [_listed(ratios, objective) for ratios in (measured, hoped)]
+    return _why_hopeless(*said, reach=reach, target=target, margin=margin)
 
 
-def _weights(reference: Mapping[int, float], objective: Objective) -> dict[int, float]:
+def _weights(reference: Mapping[float, float], objective: Objective) -> dict[float, float]:
     """Weights of the rungs that the baseline has, adding up to one."""
-    found = {r.concurrency: r.weight for r in objective.ladder if r.concurrency in reference}
+    found = {r.level: r.weight for r in objective.ladder if r.level in reference}
     total = sum(found.values())
-    return {concurrency: weight / total for concurrency, weight in found.items()}
+    return {level: weight / total for level, weight in found.items()}
 
 
 def _failed_requests(rung: RungMeasurement) -> list[Breach]:
@@ -174,7 +176,7 @@ def _failed_requests(rung: RungMeasurement) -> list[Breach]:
     if share <= FAILED_SHARE_LIMIT:
         return []
     limit = f"share of failed requests <= {FAILED_SHARE_LIMIT:g}"
-    return [Breach(concurrency=rung.concurrency, limit=limit, found=share)]
+    return [Breach(at=rung.said, limit=limit, found=share)]
 
 
 def _slo_breach(rung: RungMeasurement, slo: Slo) -> list[Breach]:
@@ -183,24 +185,25 @@ def _slo_breach(rung: RungMeasurement, slo: Slo) -> list[Breach]:
         measured = getattr(measured, slo.stat or "mean")
     if measured is not None and slo.met_by(measured):
         return []
-    return [Breach(concurrency=rung.concurrency, limit=str(slo), found=measured)]
+    return [Breach(at=rung.said, limit=str(slo), found=measured)]
 
 
 def _why_hopeless(
-    measured: Mapping[int, float],
-    hoped: Mapping[int, float],
+    measured: str,
+    hoped: str,
     *,
     reach: float,
     target: float,
     margin: float,
 ) -> str:
     beaten = "the baseline" if target == 1.0 else f"the best so far ({target:.2f}x)"
-    even = f"even with {_listed(hoped)} it would reach" if hoped else "it reaches"
+    even = f"even with {hoped} it would reach" if hoped else "it reaches"
     return (
-        f"{_listed(measured)} of the baseline; {even} {reach:.2f}x, below {beaten}"
+        f"{measured} of the baseline; {even} {reach:.2f}x, below {beaten}"
         f" by more than the noise ({100 * (1 - math.exp(-margin)):.1f} %)"
     )
 
 
-def _listed(ratios: Mapping[int, float]) -> str:
-    return ", ".join(f"{ratio:.2f}x at {rung}" for rung, ratio in sorted(ratios.items()))
+def _listed(ratios: Mapping[float, float], objective: Objective) -> str:
+    found = sorted(ratios.items())
+    return ", ".join(f"{ratio:.2f}x at {objective.said(level)}" for level, ratio in found)

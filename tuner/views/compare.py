@@ -1,9 +1,10 @@
 """Two configurations beside each other: how they differ, which is faster where, and how surely."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from tuner.definitions.domain import same
+from tuner.definitions.levels import Level
 from tuner.definitions.models import Value
 from tuner.frozen import Frozen
 from tuner.verdicts.arms import Arms
@@ -42,12 +43,13 @@ class Shown(Frozen):
 
 
 class Difference(Frozen):
-    """Both numbers at one concurrency, or of the score where that is None; `effect` is B over A.
+    """Both numbers at one rung, or of the score where that is None; `effect` is B over A.
 
     Tokens per second, the geometric mean over a side's launches; the score's are None.
     """
 
-    concurrency: int | None
+    level: Level | None
+    at: str
     a_tok_s: float | None
     b_tok_s: float | None
     effect: Effect | None
@@ -82,9 +84,9 @@ def comparison(
 
     `unsure` is why no difference may be put down to the configurations, empty where it may.
     """
-    ladder = [rung.concurrency for rung in arms.objective.ladder]
+    ladder = [rung.level for rung in arms.objective.ladder]
     whole = _difference(arms, a, b, None, unsure)
-    rungs = [_difference(arms, a, b, concurrency, unsure) for concurrency in ladder]
+    rungs = [_difference(arms, a, b, level, unsure) for level in ladder]
     return Comparison(
         rehearsal=rehearsal(a.study),
         scored=arms.objective.score,
@@ -99,7 +101,7 @@ def comparison(
     )
 
 
-def _difference(arms: Arms, a: Side, b: Side, rung: int | None, unsure: str) -> Difference:
+def _difference(arms: Arms, a: Side, b: Side, rung: float | None, unsure: str) -> Difference:
     found = effect_of(arms, b.launches, a.launches, rung=rung)
     if found is not None and max(found.launches, found.control_launches) < REPEATED:
         unsure = "one launch each"
@@ -107,7 +109,8 @@ def _difference(arms: Arms, a: Side, b: Side, rung: int | None, unsure: str) -> 
     if found is not None and not unsure:
         verdict = _VERDICTS[judge(found, arms.objective.decision)]
     return Difference(
-        concurrency=rung,
+        level=rung,
+        at="score" if rung is None else arms.objective.said(rung),
         a_tok_s=_rate(arms, a, rung),
         b_tok_s=_rate(arms, b, rung),
         effect=found,
@@ -116,7 +119,7 @@ def _difference(arms: Arms, a: Side, b: Side, rung: int | None, unsure: str) -> 
     )
 
 
-def _rate(arms: Arms, side: Side, rung: int | None) -> float | None:
+def _rate(arms: Arms, side: Side, rung: float | None) -> float | None:
     rates = reference((record.rungs for record in side.launches), arms.objective)
     return None if rung is None else rates.get(rung)
 
@@ -163,13 +166,12 @@ def _by_rung(a: Side, b: Side, rungs: Sequence[Difference]) -> str:
     }
     parts = []
     for verdict, meant in words.items():
-        where = [rung.concurrency for rung in rungs if rung.verdict == verdict]
+        where = [rung.at for rung in rungs if rung.verdict == verdict]
         parts += [f"{meant} at {_and(where)}"] if where else []
     return f" By rung: {'; '.join(parts)}."
 
 
-def _and(where: Iterable[int | None]) -> str:
-    words = [str(each) for each in where]
+def _and(words: Sequence[str]) -> str:
     return " and ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)
 
 

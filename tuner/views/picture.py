@@ -82,7 +82,7 @@ def _said(words: str, x: float, y: float, anchor: str) -> Html:
 def _mark(front: Front, point: ParetoPoint, x: _Axis, y: _Axis) -> Html:
     kind = "front" if point in front.points else "beaten"
     once = " once" if len(point.trials) == 1 else ""
-    at = "ladder" if point.concurrency is None else f"at {point.concurrency}"
+    at = front.said(point) if point.level is None else f"at {front.said(point)}"
     trials = ", ".join(str(number) for number in point.trials)
     what = said_changes(front.changes[point.key])
     title = element("title", f"{what}, {at}: {point.x:.4g}, {point.y:.4g} (trial {trials})")

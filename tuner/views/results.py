@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tuner.definitions.domain import same
 from tuner.definitions.flag_checks import dead_notes
+from tuner.definitions.levels import Level, level_words
 from tuner.definitions.models import Value
 from tuner.definitions.space import shown
 from tuner.definitions.validation import LoadedStudy
@@ -37,7 +38,7 @@ engine that counts once in forty steps leave 0.7, though it runs in full."""
 
 
 class TrialRow(Frozen):
-    """One launch in a line; `ratios` are throughput over the baseline's, by concurrency.
+    """One launch in a line; `ratios` are throughput over the baseline's, by level.
 
     `ran_at` holds the rungs that the engine did not run in full: the requests it ran at a time, by
     its own count. Where fewer `replicas` were launched than the host holds, throughputs, ratios and
@@ -51,9 +52,9 @@ class TrialRow(Frozen):
     outcome: str
     words: str
     score: float | None
-    ratios: dict[int, float]
-    tok_s: dict[int, float]
-    ran_at: dict[int, float]
+    ratios: dict[Level, float]
+    tok_s: dict[Level, float]
+    ran_at: dict[Level, float]
     breaches: list[str]
     duration_s: float
     replicas: Replicas = Replicas()
@@ -88,6 +89,7 @@ class StudyView(Frozen):
     study: str
     rehearsal: bool
     time_scale: float
+    by_rate: bool = False
     scored: str
     conclusion: Conclusion
     winner_changes: dict[str, Value] | None
@@ -103,6 +105,10 @@ class StudyView(Frozen):
     ended: str = ""
     changed: str = ""
 
+    def said(self, level: float) -> str:
+        """A rung as it stands behind 'at'."""
+        return level_words(level, by_rate=self.by_rate)
+
 
 class Front(Frozen):
     """The configurations that no other beats in both metrics, and those that are `beaten`.
@@ -114,6 +120,7 @@ class Front(Frozen):
     schema_number: int = SCHEMA
     study: str
     rehearsal: bool
+    by_rate: bool = False
     x: str
     y: str
     points: list[ParetoPoint]
@@ -121,6 +128,12 @@ class Front(Frozen):
     baseline_key: str = ""
     changes: dict[str, dict[str, Value]]
     why_empty: str = ""
+
+    def said(self, point: ParetoPoint) -> str:
+        """Which rung a point is at; `ladder` for one that stands for all."""
+        if point.level is None:
+            return "ladder"
+        return level_words(point.level, by_rate=self.by_rate)
 
     @property
     def legend(self) -> list[str]:
@@ -140,6 +153,7 @@ def study_view(study: LoadedStudy, records: Records, ended: str = "") -> StudyVi
         study=name(study),
         rehearsal=rehearsal(study),
         time_scale=time_scale(study),
+        by_rate=objective.by_rate,
         scored=objective.score,
         conclusion=found,
         winner_changes=changes(winner.values, study) if winner else None,
@@ -166,6 +180,7 @@ def front(study: LoadedStudy, records: Records, x: str, y: str) -> Front:
     return Front(
         study=name(study),
         rehearsal=rehearsal(study),
+        by_rate=objective.by_rate,
         x=x,
         y=y,
         points=list(points),
@@ -222,7 +237,7 @@ def trial_row(study: LoadedStudy, record: TrialRecord, records: Iterable[TrialRe
     return _trial_row(study, record, reference(records, study.objective, study.baseline.key))
 
 
-def _trial_row(study: LoadedStudy, record: TrialRecord, base: Mapping[int, float]) -> TrialRow:
+def _trial_row(study: LoadedStudy, record: TrialRecord, base: Mapping[float, float]) -> TrialRow:
     value = score(record.rungs, base, study.objective)
     return TrialRow(
         number=record.number,
@@ -233,7 +248,7 @@ def _trial_row(study: LoadedStudy, record: TrialRecord, base: Mapping[int, float
         words=outcome_words(study, record),
         score=None if value is None else round(value, 5),
         ratios=rung_ratios(record.rungs, base, study.objective),
-        tok_s={r.concurrency: getattr(r, f"{study.objective.score}_tok_s") for r in record.rungs},
+        tok_s={r.level: getattr(r, f"{study.objective.score}_tok_s") for r in record.rungs},
         ran_at=_ran_at(record),
         breaches=[str(b) for b in slo_breaches(record.rungs, study.objective)],
         duration_s=record.duration_s,
@@ -248,12 +263,13 @@ def log_path(study: LoadedStudy, record: TrialRecord) -> str:
     return str(log_folder(folder, (record.replicas.failed or 1) - 1) / "server.log")
 
 
-def _ran_at(record: TrialRecord) -> dict[int, float]:
+def _ran_at(record: TrialRecord) -> dict[float, float]:
     loads = [(rung, rung.engine_load) for rung in record.rungs]
     return {
-        rung.concurrency: round(load.running_mean * rung.factor, 1)
+        rung.level: round(load.running_mean * rung.factor, 1)
         for rung, load in loads
         if load is not None
+        and rung.concurrency is not None
         and load.running_mean < min(FULL_SHARE * rung.played, rung.played - LEAST_GAP)
     }
 
@@ -285,10 +301,10 @@ def outcome_words(study: LoadedStudy, record: TrialRecord) -> str:
 def _died(study: LoadedStudy, record: TrialRecord) -> str:
     if record.failure is None or record.ready_s is None:
         return f"died while {record.failure.phase}" if record.failure else "died"
-    reached = {rung.concurrency for rung in record.rungs}
-    ladder = (rung.concurrency for rung in study.objective.ladder)
-    at = next((concurrency for concurrency in ladder if concurrency not in reached), None)
-    return "died after the ladder" if at is None else f"died at {at}"
+    reached = {rung.level for rung in record.rungs}
+    ladder = (rung.level for rung in study.objective.ladder)
+    at = next((level for level in ladder if level not in reached), None)
+    return "died after the ladder" if at is None else f"died at {study.objective.said(at)}"
 
 
 def _dead_ends(study: LoadedStudy, records: Sequence[TrialRecord] | Records) -> list[DeadEnd]:

@@ -65,7 +65,7 @@ def command(chosen: Export | None, refused: str) -> list[Html]:
 def ladder(
     found: Comparison | None, baseline: Side | None, runner: Side | None, view: StudyView
 ) -> list[Html]:
-    """Both sides by concurrency with the interval, or the baseline alone."""
+    """Both sides by rung with the interval, or the baseline alone."""
     if baseline is None:
         return [element("p", "The baseline was not launched yet.")]
     if found is None or runner is None:
@@ -73,17 +73,20 @@ def ladder(
             element("p", "Nothing was launched afresh: below, the baseline alone."),
             table(
                 ["at", *_heads("the baseline"), "noise"],
-                [[at, *_cells(baseline, at), _noise(view, at)] for at in _rungs(baseline)],
+                [
+                    [rung.said, *_cells(baseline, rung.level), _noise(view, rung.level)]
+                    for rung in baseline.study.objective.ladder
+                ],
             ),
         ]
     heads = ["at", *_heads("the baseline"), *_heads(runner.name), "gain", "verdict", "noise"]
     rows = [
         [
-            row.concurrency,
-            *_cells(baseline, row.concurrency or 0),
-            *_cells(runner, row.concurrency or 0),
+            row.at,
+            *_cells(baseline, row.level or 0),
+            *_cells(runner, row.level or 0),
             *_gain(row),
-            _noise(view, row.concurrency or 0),
+            _noise(view, row.level or 0),
         ]
         for row in found.rungs
     ]
@@ -103,12 +106,8 @@ def _gain(row: Difference) -> list[str | None]:
     return [said, row.words.removeprefix(f"{said}; ")]
 
 
-def _rungs(side: Side) -> list[int]:
-    return [rung.concurrency for rung in side.study.objective.ladder]
-
-
-def _cells(side: Side, at: int) -> list[str | None]:
-    rungs = [rung for r in side.launches for rung in r.rungs if rung.concurrency == at]
+def _cells(side: Side, level: float) -> list[str | None]:
+    rungs = [rung for r in side.launches for rung in r.rungs if rung.level == level]
     scored = f"{side.study.objective.score}_tok_s"
     guess = SIGN if any(record.replicas.extrapolated for record in side.launches) else ""
     rates = _span([getattr(rung, scored) for rung in rungs])
@@ -125,8 +124,8 @@ def _span(values: Sequence[float]) -> str | None:
     return " to ".join(dict.fromkeys(ends)) or None
 
 
-def _noise(view: StudyView, at: int) -> str | None:
-    noise = view.conclusion.noise.rungs.get(at)
+def _noise(view: StudyView, level: float) -> str | None:
+    noise = view.conclusion.noise.rungs.get(level)
     return f"{noise.sd_percent:.1f} %" if noise else None
 
 
@@ -199,7 +198,7 @@ def trade_offs(front: Front) -> list[Html]:
     )
     rows = [
         [
-            "ladder" if point.concurrency is None else point.concurrency,
+            front.said(point),
             f"{number(point.x)}{SIGN if point.extrapolated else ''}",
             f"{number(point.y)}{SIGN if point.extrapolated else ''}",
             said_changes(front.changes[point.key]),
@@ -216,9 +215,9 @@ def trials(view: StudyView) -> list[Html]:
     """Every launch in its order."""
     if not view.trials:
         return [element("p", "Nothing was launched yet.")]
-    rungs = sorted({at for row in view.trials for at in row.tok_s})
-    heads = ["trial", "what", "score", *(f"tok/s at {at}" for at in rungs), "s", "changes",
-             "what came of it"]  # fmt: skip
+    rungs = sorted({level for row in view.trials for level in row.tok_s})
+    rates = [f"tok/s at {view.said(level)}" for level in rungs]
+    heads = ["trial", "what", "score", *rates, "s", "changes", "what came of it"]
     shown = [table(heads, [_trial(row, rungs) for row in view.trials])]
     if any(row.extrapolated for row in view.trials):
         shown.append(element("p", LEGEND, class_="dim"))
@@ -226,7 +225,7 @@ def trials(view: StudyView) -> list[Html]:
     return [*shown, element("p", f"Where the time went: {', '.join(phases)}.")]
 
 
-def _trial(row: TrialRow, rungs: Sequence[int]) -> list[str | int | None]:
+def _trial(row: TrialRow, rungs: Sequence[float]) -> list[str | int | None]:
     sign = SIGN if row.extrapolated else ""
     came = [row.words, *(f"breaks {breach}" for breach in row.breaches)]
     came += [ran_words(row.ran_at)] if row.ran_at else []

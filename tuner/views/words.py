@@ -57,10 +57,10 @@ def winner_words(changed: Mapping[str, Value], servers: int) -> str:
     return f"Winner: {said_changes(changed)}{several}"
 
 
-def ran_words(ran_at: Mapping[int, float]) -> str:
+def ran_words(ran_at: Mapping[float, float]) -> str:
     """Where the engine ran fewer requests at a time than there were streams."""
     return ", ".join(
-        f"of {streams} {'stream' if streams == 1 else 'streams'} the engine ran"
+        f"of {streams:g} {'stream' if streams == 1 else 'streams'} the engine ran"
         f" {number(mean)} at a time"
         for streams, mean in ran_at.items()
     )
