@@ -180,9 +180,10 @@ class Hang(Conditional):
 class WrongOutput(Conditional):
     """Output that is not the model's, in a share of the requests: `repeated` is one token over and
     over, `drifting` is fluent but not what the model says (its log-probabilities shift as well),
-    `empty` is tokens without text, `short` stops after half of what was asked for."""
+    `decoding` the same from the second token on, while the first and all log-probabilities are
+    right, `empty` is tokens without text, `short` stops after half of what was asked for."""
 
-    kind: Literal["repeated", "drifting", "empty", "short"]
+    kind: Literal["repeated", "drifting", "decoding", "empty", "short"]
     share: float = Field(default=1.0, gt=0, le=1)
 
 

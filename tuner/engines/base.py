@@ -5,7 +5,7 @@ how its server says that it is ready, what it runs with, how much of the GPUs it
 process, sends no load and decides nothing. `tests/test_engines.py` is one contract suite over all.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
@@ -15,6 +15,7 @@ from tuner.engines.images import Image
 from tuner.engines.spelling import resolve, shell_word, shown_argv, shown_env
 from tuner.flags.catalogue import Catalogue
 from tuner.frozen import Frozen
+from tuner.measuring.fidelity import TokenScore
 
 if TYPE_CHECKING:
     from tuner.engines.overrides import Override
@@ -191,4 +192,23 @@ class Engine(Protocol):
 
     async def load_now(self, http: "Http") -> tuple[float, float] | None:
         """Requests running and queued at this moment, by the engine's own count."""
+        ...
+
+    async def tokens(self, http: "Http", text: str) -> list[int] | None:
+        """The ids that the server's tokenizer makes of a text; None where it has none to ask.
+
+        Raises HttpError.
+        """
+        ...
+
+    async def continuation(
+        self, http: "Http", prompt: Sequence[int], tokens: int, timeout_s: float
+    ) -> list[int]:
+        """The ids of so many greedy tokens after a prompt. Raises HttpError."""
+        ...
+
+    async def scores(
+        self, http: "Http", prompt: Sequence[int], output: Sequence[int]
+    ) -> list[TokenScore]:
+        """How likely the server finds each token of an output after a prompt. Raises HttpError."""
         ...

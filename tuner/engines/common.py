@@ -3,7 +3,7 @@
 An engine's own module holds only its names: flags, endpoints, metrics, log lines.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from tuner.definitions.models import Value
@@ -21,13 +21,15 @@ from tuner.engines.interpreter import (
 )
 from tuner.engines.overrides import Override, overrides
 from tuner.engines.readback import gauges
+from tuner.engines.scoring import token_ids
 from tuner.engines.spelling import resolve, spell, unset_references
-from tuner.errors import EngineError, HostError, HttpError
+from tuner.errors import EngineError, HostError, HttpError, HttpStatusError
 from tuner.flags.catalogue import Catalogue
 from tuner.flags.names import canonical, is_variable
 from tuner.flags.probe import ask
 from tuner.flags.record import recorded
 from tuner.hosts.containers import Runtime
+from tuner.measuring.fidelity import TokenScore
 
 if TYPE_CHECKING:
     from tuner.http.client import Http
@@ -363,3 +365,26 @@ class CommonEngine:
         metrics = await http.get_text("/metrics")
         running, queued = gauges(metrics, self.running_metric, self.queued_metric)
         return None if running is None or queued is None else (running, queued)
+
+    async def tokens(self, http: "Http", text: str) -> list[int] | None:
+        """The ids of a text, by /tokenize, which both engines have; None where it is not there.
+
+        Raises HttpError.
+        """
+        try:
+            answer = await http.post_json("/tokenize", {"model": self.served_model, "prompt": text})
+        except HttpStatusError:
+            return None
+        return token_ids(answer.get("tokens") if isinstance(answer, dict) else None, "/tokenize")
+
+    async def continuation(
+        self, http: "Http", prompt: Sequence[int], tokens: int, timeout_s: float
+    ) -> list[int]:
+        """The ids of so many greedy tokens after a prompt. Raises HttpError."""
+        raise NotImplementedError
+
+    async def scores(
+        self, http: "Http", prompt: Sequence[int], output: Sequence[int]
+    ) -> list[TokenScore]:
+        """How likely the server finds each token of an output. Raises HttpError."""
+        raise NotImplementedError

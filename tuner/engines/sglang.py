@@ -1,15 +1,17 @@
 """SGLang's names: its flags, endpoints, metrics and log lines."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tuner.definitions.models import Value
 from tuner.engines.base import EngineFacts
 from tuner.engines.common import GENERATION_TIMEOUT_S, PROBE_TOKENS, CommonEngine
 from tuner.engines.readback import as_flags, last_match, number, whole
+from tuner.engines.scoring import BEST, GREEDY, listed_scores, token_ids
 from tuner.errors import HttpProtocolError, HttpStatusError
 from tuner.flags.sglang import FLAGS
+from tuner.measuring.fidelity import TokenScore
 
 if TYPE_CHECKING:
     from tuner.http.client import Http
@@ -128,6 +130,33 @@ class SGLangEngine(CommonEngine):
             kv_tokens=whole(info.get("max_total_num_tokens") or _found(_KV_TOKENS, log)),
             captured_sizes=_sizes(log),
         )
+
+    async def continuation(
+        self, http: "Http", prompt: Sequence[int], tokens: int, timeout_s: float
+    ) -> list[int]:
+        """By /generate, which tells the ids of its output. Raises HttpError."""
+        asked = {"input_ids": list(prompt), "sampling_params": {"max_new_tokens": tokens, **GREEDY}}
+        answer = await http.post_json("/generate", asked, timeout_s=timeout_s)
+        return token_ids(
+            answer.get("output_ids") if isinstance(answer, dict) else None, "/generate"
+        )
+
+    async def scores(
+        self, http: "Http", prompt: Sequence[int], output: Sequence[int]
+    ) -> list[TokenScore]:
+        """By /generate with `return_logprob` from the prompt's last token on, which has no score
+        itself. Raises HttpError."""
+        asked = {
+            "input_ids": [*prompt, *output],
+            "sampling_params": {"max_new_tokens": 1, **GREEDY},
+            "return_logprob": True,
+            "logprob_start_len": max(0, len(prompt) - 1),
+            "top_logprobs_num": BEST,
+        }
+        answer = await http.post_json("/generate", asked, timeout_s=GENERATION_TIMEOUT_S)
+        told = _inner(answer, "meta_info")
+        said, likeliest = told.get("input_token_logprobs"), told.get("input_top_logprobs")
+        return listed_scores(said, likeliest, output)
 
     async def server_info(self, http: "Http") -> dict[str, Any]:
         """What the server says of itself, under the newer or the older path. Raises HttpError."""

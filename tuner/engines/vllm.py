@@ -1,13 +1,16 @@
 """vLLM's names: its flags, endpoints, metrics and log lines."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tuner.definitions.models import Value
 from tuner.engines.base import EngineFacts
 from tuner.engines.common import GENERATION_TIMEOUT_S, PROBE_TOKENS, CommonEngine
 from tuner.engines.readback import as_flags, labels, last_match, number, printed_pairs, whole
+from tuner.engines.scoring import BEST, GREEDY, named_scores, token_ids
+from tuner.errors import HttpProtocolError
+from tuner.measuring.fidelity import TokenScore
 
 if TYPE_CHECKING:
     from tuner.http.client import Http
@@ -150,6 +153,32 @@ class VLLMEngine(CommonEngine):
             kv_tokens=whole(tokens[1]) if tokens else None,
             captured_sizes=sizes or None,
         )
+
+    async def continuation(
+        self, http: "Http", prompt: Sequence[int], tokens: int, timeout_s: float
+    ) -> list[int]:
+        """By /v1/completions with `return_token_ids` (vLLM 0.10.2 and later). Raises HttpError."""
+        asked = {"max_tokens": tokens, "return_token_ids": True}
+        choice = await self._choice(http, prompt, asked, timeout_s)
+        return token_ids(choice.get("token_ids"), "token_ids")
+
+    async def scores(
+        self, http: "Http", prompt: Sequence[int], output: Sequence[int]
+    ) -> list[TokenScore]:
+        """By /v1/completions with `prompt_logprobs`. Raises HttpError."""
+        asked = {"max_tokens": 1, "prompt_logprobs": BEST}
+        choice = await self._choice(http, [*prompt, *output], asked, GENERATION_TIMEOUT_S)
+        return named_scores(choice.get("prompt_logprobs"), output)
+
+    async def _choice(
+        self, http: "Http", prompt: Sequence[int], asked: Mapping[str, Any], timeout_s: float
+    ) -> Mapping[str, Any]:
+        payload = {"model": self.served_model, "prompt": list(prompt), **GREEDY, **asked}
+        answer = await http.post_json("/v1/completions", payload, timeout_s=timeout_s)
+        choices = answer.get("choices") if isinstance(answer, dict) else None
+        if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+            raise HttpProtocolError("/v1/completions: an answer without choices")
+        return choices[0]
 
 
 def _resolved(log: str, cache: Mapping[str, str]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from tuner.rehearsal.generation import (
     Generation,
     read_completions,
     read_generate,
+    read_text,
 )
 from tuner.rehearsal.pacing import Pacer, Stream
 from tuner.rehearsal.wire import Connection, Request
@@ -144,6 +145,10 @@ class App:
     def _completions(self, connection: Connection, request: Request) -> None:
         self._begin(connection, read_completions(request.body))
 
+    def _tokenize(self, connection: Connection, request: Request) -> None:
+        tokens = read_text(request.body)
+        connection.respond_json(200, {"tokens": tokens, "count": len(tokens)})
+
     # Streams.
 
     def _begin(self, connection: Connection, asked: Asked) -> None:
@@ -152,7 +157,13 @@ class App:
             connection.respond_json(503, {"error": {"message": "The request queue is full."}})
             return
         self._begun += 1
-        generation = Generation(asked, number=self._begun, model=self._model, fault=self._fault())
+        generation = Generation(
+            asked,
+            number=self._begun,
+            model=self._model,
+            fault=self._fault(),
+            toss=self._behaviour.toss,
+        )
         stream = Stream(owner=(connection, generation), tokens=generation.tokens)
         connection.work = stream
         if asked.stream:
@@ -253,4 +264,5 @@ _ROUTES: Mapping[str, Route] = {
     "/metrics": App._metrics,
     "/generate": App._generate,
     "/v1/completions": App._completions,
+    "/tokenize": App._tokenize,
 }

@@ -15,6 +15,8 @@ PHASES: Sequence[Phase] = (
 )  # fmt: skip
 
 
+_TOSSED_SHARE = 0.3
+
 Entry = TypeVar("Entry", bound=Conditional)
 
 
@@ -57,6 +59,7 @@ class Behaviour:
         self.surface = surface
         self.settings = settings
         self._random = random.Random(f"{surface.seed}/{nonce}")  # noqa: S311 (noise, no secret)
+        self._rounding = random.Random(f"{nonce}")  # noqa: S311 - of its own: speed stays as it is
         noise = surface.noise
         launch = self._lognormal(noise.launch_sd)
         effects = self.matching(surface.effects)
@@ -103,6 +106,11 @@ class Behaviour:
             return 1.0
         turns = wall_s * self.surface.time_scale / drift.period_s
         return 1.0 + drift.percent / 100.0 * math.sin(2 * math.pi * turns)
+
+    def toss(self) -> bool:
+        """Which of two tokens that tie is said: rounding differs from launch to launch and from
+        batch to batch."""
+        return self._rounding.random() < _TOSSED_SHARE
 
     def hit(self, share: float) -> bool:
         """Whether something that befalls a share of the requests befalls this one."""

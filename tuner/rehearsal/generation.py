@@ -8,7 +8,7 @@ from typing import Any, Literal
 from tuner.rehearsal import language
 
 Style = Literal["generate", "completions"]
-Fault = Literal["repeated", "drifting", "empty", "short"]
+Fault = Literal["repeated", "drifting", "decoding", "empty", "short"]
 
 _DEFAULT_TOKENS = 128
 
@@ -66,6 +66,14 @@ def read_completions(body: bytes) -> Asked:
     )
 
 
+def read_text(body: bytes) -> list[int]:
+    """The tokens of the text in a request to /tokenize. Raises BadRequest."""
+    text = _payload(body).get("prompt")
+    if not isinstance(text, str):
+        raise BadRequest("expected a prompt: one text")
+    return language.tokens_of(text)
+
+
 def _payload(body: bytes) -> dict[str, Any]:
     try:
         payload = json.loads(body)
@@ -98,14 +106,31 @@ def _tokens(count: object) -> int:
 
 
 class Generation:
-    """Builds the events of one answer, whose output may be at fault."""
+    """Builds the events of one answer, whose output may be at fault.
 
-    def __init__(self, asked: Asked, *, number: int, model: str, fault: Fault | None) -> None:
+    A stream is a stretch of a ring, since there are many of them; what is answered whole is said
+    token by token, where `toss` decides between two that tie.
+    """
+
+    def __init__(
+        self,
+        asked: Asked,
+        *,
+        number: int,
+        model: str,
+        fault: Fault | None,
+        toss: language.Toss = lambda: False,
+    ) -> None:
         self.asked = asked
         self.fault = fault
         self.tokens = max(1, asked.tokens // 2 if fault == "short" else asked.tokens)
         self.ring: language.Ring = "drifting" if fault == "drifting" else "own"
-        self._place = language.start(asked.prompt, self.ring)
+        decoding: language.Ring = "drifting" if fault == "decoding" else self.ring
+        self._said: list[int] | None = None
+        if not asked.stream:
+            self._said = language.walk(asked.prompt, self.tokens, (self.ring, decoding), toss)
+        self._decoding = decoding
+        self._place = language.start(asked.prompt, decoding)
         self._model = model
         self._created_s = time.time()
         self._told = 0
@@ -135,7 +160,7 @@ class Generation:
         """All tokens of the answer."""
         if self.fault == "repeated":
             return [language.REPEATED_ID] * self.tokens
-        return language.ids(self._place, self.tokens, self.ring)
+        return self._said or language.ids(self._place, self.tokens, self._decoding)
 
     def _generate_event(self, sent: int) -> str:
         finished = sent >= self.tokens
@@ -185,12 +210,16 @@ class Generation:
             return "!" * count
         if self.fault == "empty":
             return ""
-        return language.text((self._place + start) % language.SIZE, count, self.ring)
+        if self._said is not None:
+            return language.words(self._said[start : start + count])
+        return language.text((self._place + start) % language.SIZE, count, self._decoding)
 
     def _ids(self, count: int) -> str:
         if self.fault == "repeated":
             return ",".join([str(language.REPEATED_ID)] * count)
-        return language.ids_json(self._place, count, self.ring)
+        if self._said is not None:
+            return ",".join(map(str, self._said[:count]))
+        return language.ids_json(self._place, count, self._decoding)
 
     def _logprob_fields(self) -> str:
         """`input_token_logprobs` from the asked start on, the first without a value since nothing

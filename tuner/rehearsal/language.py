@@ -7,7 +7,7 @@ another ring of the same words. Log-probabilities are invented, but always the s
 pair of tokens, and those of the ring's own continuation are high.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -19,11 +19,15 @@ REPEATED_ID = 0
 _ROUNDS = 2
 _LETTERS = "bdfghjklmnprstvz"
 _VOWELS = "aeio"
+TIES = 0.1
+"""The share of tokens after which two are all but equally likely, so that rounding decides."""
+_TIE_NAT = 0.004
 _STEPS: Mapping[str, int] = {"own": 1597, "drifting": 2731}
 """How far apart the neighbours of a ring lie among the words; odd, so that all are visited."""
 _OFFSET = 11
 
 Ring = Literal["own", "drifting"]
+Toss = Callable[[], bool]
 
 
 def _word(index: int) -> str:
@@ -74,6 +78,24 @@ def ids(place: int, count: int, ring: Ring = "own") -> list[int]:
     return [FIRST_ID + tokens[(place + step) % SIZE] for step in range(count)]
 
 
+def walk(prompt: Sequence[int], count: int, rings: Sequence[Ring], toss: Toss) -> list[int]:
+    """`count` tokens after a prompt, said one by one, each on the next of the `rings` and on the
+    last of them from then on; `toss` decides between two that tie."""
+    said: list[int] = []
+    previous = prompt[-1] if prompt else 0
+    for step in range(count):
+        ring = rings[min(step, len(rings) - 1)]
+        tie = tied(previous, ring)
+        previous = tie if tie is not None and toss() else likeliest(previous, ring)
+        said.append(previous)
+    return said
+
+
+def words(tokens: Sequence[int]) -> str:
+    """What tokens of the language say."""
+    return "".join(_word(_index(token)) for token in tokens)
+
+
 def tokens_of(text: str) -> list[int]:
     """The tokens of a text: words of the language as themselves, anything else four characters a
     token."""
@@ -87,9 +109,13 @@ def tokens_of(text: str) -> list[int]:
 
 
 def logprob(previous: int, token: int, ring: Ring = "own") -> float:
-    """The log-probability of a token after another: -0.02 to -0.6 for the likeliest one."""
+    """The log-probability of a token after another: -0.02 to -0.6 for the likeliest one, and all
+    but the same for the one that ties with it."""
+    best = -0.02 - 0.58 * _share(previous, 1)
     if token == likeliest(previous, ring):
-        return -0.02 - 0.58 * _share(previous, 1)
+        return best
+    if token == tied(previous, ring):
+        return best - _TIE_NAT * _share(previous, 2)
     return -4.0 - 6.0 * _share(previous, token)
 
 
@@ -98,6 +124,10 @@ def top(previous: int, count: int, ring: Ring = "own") -> list[tuple[float, int]
     best = likeliest(previous, ring)
     others = [FIRST_ID + _hash(previous, rank) % SIZE for rank in range(1, count)]
     found = {best: logprob(previous, best, ring)}
+    tie = tied(previous, ring)
+    if tie is not None and count > 1:
+        found[tie] = logprob(previous, tie, ring)
+        others = others[1:]
     for rank, other in enumerate(others):
         found.setdefault(other, -2.0 - rank - _share(previous, other))
     return sorted(((value, token) for token, value in found.items()), reverse=True)
@@ -106,6 +136,13 @@ def top(previous: int, count: int, ring: Ring = "own") -> list[tuple[float, int]
 def likeliest(previous: int, ring: Ring = "own") -> int:
     """The token that a greedy model says next."""
     return ids(start([previous], ring), 1, ring)[0]
+
+
+def tied(previous: int, ring: Ring = "own") -> int | None:
+    """The token that is as likely as the likeliest but for rounding; None where there is none."""
+    if _share(previous, 3) >= TIES:
+        return None
+    return ids(start([previous], ring) + 1, 1, ring)[0]
 
 
 def _token_of(word: str) -> int | None:

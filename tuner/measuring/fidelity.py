@@ -1,0 +1,149 @@
+"""How far is what a launch said from what the baseline would have said? Pure.
+
+Greedy continuations that a launch gave under load are scored by the baseline, token by token,
+each after all that stood before it: how much likelier was the token that the baseline itself would
+have said? Nothing but rounding lies between them where both compute the same, whatever the batch,
+the attention backend or the order of a sum; a token that is only just another one costs nearly
+nothing, however different the text that follows. So a distance in nat a token tells rounding from
+faults that a comparison of texts cannot tell apart.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tuner.frozen import Frozen
+
+SURE_NAT = 0.5
+"""The baseline is sure of a token that leads the next by so much."""
+MOST_NAT = 10.0
+"""More than this a single token never counts: one of them is wrong, however wrong."""
+FLOOR_NAT = 0.02
+FLOOR_SHARE = 0.02
+"""What is tolerated whatever the baseline shows: few launches may agree by chance, and another
+kernel rounds otherwise than two launches of one."""
+TIMES = 3.0
+"""How many times the baseline's own largest distance is tolerated."""
+MISSING_SHARE = 0.05
+LEAST_LAUNCHES = 2
+"""Launches of the baseline that must have been scored before anything else is held against them."""
+LEAST_SURE_SHARE = 0.2
+"""Below it the baseline hardly knows what to say, as a model of random weights does not."""
+
+
+class Continuation(Frozen):
+    """What one passage was continued with, as token ids, at one level of the ladder."""
+
+    level: float
+    prompt: tuple[int, ...]
+    output: tuple[int, ...]
+
+
+class TokenScore(NamedTuple):
+    """Log-probabilities that the baseline gives to a token that was said, to the one that it would
+    have said, and to the next after that."""
+
+    said: float
+    best: float
+    second: float
+
+
+class Distance(Frozen):
+    """How far the continuations at one level are from the baseline's.
+
+    `gap_nat` is the mean, over `tokens`, of how much likelier the baseline's own token was. `flips`
+    counts tokens that it surely would not have said (a gap above 0.5 nat), `sure` those where it
+    knew what to say, `missing` those that were asked for and did not come.
+    """
+
+    level: float
+    tokens: int
+    gap_nat: float
+    flips: int
+    sure: int
+    missing: int = 0
+
+    @property
+    def flip_share(self) -> float:
+        """Of the tokens that came."""
+        return self.flips / self.tokens if self.tokens else 0.0
+
+    @property
+    def sure_share(self) -> float:
+        """Of the tokens that came."""
+        return self.sure / self.tokens if self.tokens else 0.0
+
+    @property
+    def missing_share(self) -> float:
+        """Of the tokens that were asked for."""
+        return self.missing / (self.tokens + self.missing) if self.missing else 0.0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.gap_nat:.2g} nat a token from the baseline's at {self.level:g}, with"
+            f" {self.flip_share:.1%} of the tokens surely others"
+        )
+
+
+def distance(level: float, asked: int, scored: Iterable[Sequence[TokenScore]]) -> Distance:
+    """The distance of continuations of `asked` tokens each from the scores of their tokens."""
+    answers = list(scored)
+    scores = [score for answer in answers for score in answer]
+    gaps = [_gap(score) for score in scores]
+    return Distance(
+        level=level,
+        tokens=len(scores),
+        gap_nat=round(math.fsum(gaps) / len(gaps), 6) if gaps else 0.0,
+        flips=sum(gap > SURE_NAT for gap in gaps),
+        sure=sum(score.best - score.second > SURE_NAT for score in scores),
+        missing=sum(max(0, asked - len(answer)) for answer in answers),
+    )
+
+
+def _gap(score: TokenScore) -> float:
+    gap = score.best - score.said
+    return min(max(gap, 0.0), MOST_NAT) if math.isfinite(gap) else MOST_NAT
+
+
+class Tolerance(Frozen):
+    """How far a launch may be: so many times as far as the baseline's own launches at the most, and
+    a floor; `launches` says how many those were, `own_nat` how far the furthest was."""
+
+    gap_nat: float
+    flip_share: float
+    missing_share: float
+    own_nat: float
+    launches: int
+
+    def exceeded(self, found: Distance) -> str:
+        """In what way a distance is beyond it, with both numbers; empty where it is not."""
+        own = f"the baseline's own launches {self.own_nat:.2g}"
+        if found.gap_nat > self.gap_nat:
+            return f"{found} ({own}, at most {self.gap_nat:.2g} may be)"
+        if found.flip_share > self.flip_share:
+            return f"{found} (at most {self.flip_share:.1%} may be)"
+        if found.missing_share > self.missing_share:
+            return f"{found.missing_share:.0%} of the tokens asked for did not come"
+        return ""
+
+
+def tolerance(own: Sequence[Sequence[Distance]]) -> Tolerance | None:
+    """What the baseline's launches tolerate, each given by its distances; None while too few are
+    known.
+
+    Its launches are the same computation at other batch sizes and other times, so their furthest
+    distance is what rounding does here. With few launches no quantile of such a tail can be
+    estimated: the largest is taken, times a factor, over a floor.
+    """
+    launches = [distances for distances in own if distances]
+    if len(launches) < LEAST_LAUNCHES:
+        return None
+    found = [distance for distances in launches for distance in distances]
+    own_nat = max(distance.gap_nat for distance in found)
+    return Tolerance(
+        gap_nat=FLOOR_NAT + TIMES * own_nat,
+        flip_share=FLOOR_SHARE + TIMES * max(distance.flip_share for distance in found),
+        missing_share=MISSING_SHARE + max(distance.missing_share for distance in found),
+        own_nat=own_nat,
+        launches=len(launches),
+    )
