@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tuner.definitions.models import Value
 from tuner.failures.classifier import Failure, classify, fatal_line, gave_up, phase_of, verdict
 from tuner.failures.evidence import Reading
 from tuner.failures.rules import CLASSES, NOISE, RULES
@@ -66,8 +67,10 @@ def prelude(engine: str, stage: str) -> str:
     return text[: end + 1]
 
 
-def rule_of(log: str, engine: str, *, died: bool) -> Rule | None:
-    hit = Reading(log, engine, None, {}).first_cause(died=died)
+def rule_of(
+    log: str, engine: str, *, died: bool, flags: dict[str, Value] | None = None
+) -> Rule | None:
+    hit = Reading(log, engine, None, flags or {}).first_cause(died=died)
     return hit.rule if hit else None
 
 
@@ -105,10 +108,11 @@ def test_a_rule_explains_the_line_it_was_written_for(snippet: dict[str, Any]) ->
     engine = snippet.get("engine", "sglang")
     log = prelude(engine, snippet["at"]) + snippet["text"].rstrip("\n") + "\n"
     died = snippet.get("dead", True)
-    rule = rule_of(log, engine, died=died)
+    flags = snippet.get("flags", {})
+    rule = rule_of(log, engine, died=died, flags=flags)
     assert rule is not None
     assert rule.name == snippet["rule"]
-    failure = classify(log, engine=engine, exit_code=1 if died else None)
+    failure = classify(log, engine=engine, exit_code=1 if died else None, flags=flags)
     assert failure is not None
     assert failure.kind == rule.kind
 

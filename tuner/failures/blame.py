@@ -24,6 +24,8 @@ _UNTOLD = ("model", "model-path", "served-model-name", "host", "tokenizer", "tok
 _PLAIN = ("auto", "none", "true", "false", "float16", "bfloat16")
 _SAID = re.compile(r"(?:server_args=(?:ServerArgs\(|\{)|non-default args: \{)(.*)")
 _ARGUMENT = re.compile(r"'?\b([a-z]\w+)'?(?:=|: )('[^']*'|-?\d+\.\d+|-?\d+|True|False|None)")
+_JSON_TEXT = re.compile(r': ?"([^"]+)"')
+_CLASS_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _WORDS: Mapping[str, Value] = {"True": True, "False": False, "None": None}
 
 
@@ -79,16 +81,45 @@ def _value(word: str) -> Value:
 def named_in(text: str, flags: Mapping[str, Value]) -> list[str]:
     """The launched flags that a message names, or else whose value it quotes."""
     known = _known(flags)
-    return [name for name in known if _is_named(name, text)] or [
-        name for name, given in known.items() if _is_quoted(name, flags[given], text)
+    return [name for name in known if _is_named(name, text)] or quoted_in(text, flags)
+
+
+def quoted_in(text: str, flags: Mapping[str, Value]) -> list[str]:
+    """The launched flags whose value, or a part of it, a message quotes."""
+    return [name for name, given in _known(flags).items() if _is_quoted(name, flags[given], text)]
+
+
+def variables_named_in(text: str, flags: Mapping[str, Value]) -> list[str]:
+    """The launched variables that a message itself names, or whose value it quotes."""
+    return [
+        name
+        for name, value in flags.items()
+        if name.isupper() and (_is_named(name, text) or _is_quoted(name, value, text))
     ]
 
 
 def _is_quoted(name: str, value: Value, text: str) -> bool:
     """Whether a text quotes the value that a flag has, where the value is telling."""
-    if not isinstance(value, str) or name in _UNTOLD or value.lower() in _PLAIN or len(value) < 3:
+    if not isinstance(value, str) or name in _UNTOLD:
         return False
-    return re.search(rf"(?<![\w/-]){re.escape(value)}(?![\w/-]|\.\w)", text, re.I) is not None
+    return any(
+        re.search(rf"(?<![\w/-]){re.escape(part)}(?![\w/-]|\.\w)", text, re.I)
+        for part in _parts(value)
+        if part.lower() not in _PLAIN and len(part) >= 3
+    )
+
+
+def _parts(value: str) -> list[str]:
+    """A value, and what a reader takes out of it: `name=path`, the texts of JSON, the package of a
+    class that is to be imported."""
+    parts = [value]
+    if value.startswith(("{", "[")):
+        parts += _JSON_TEXT.findall(value)
+    elif _CLASS_NAME.fullmatch(value):
+        parts.append(value.partition(".")[0])
+    elif "=" in value:
+        parts.append(value.partition("=")[2])
+    return parts
 
 
 def traced_in(block: str, flags: Mapping[str, Value]) -> list[str]:

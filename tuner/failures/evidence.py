@@ -291,9 +291,18 @@ class Reading:
             return False
         if rule.around is not None and not rule.around.search(self.block(line).text):
             return False
-        if rule.names_flag and not self.flags_of(line):
+        if not self._speaks_of_the_launch(rule, line):
             return False
         return rule.before is None or rule.before.search(self._above(line)) is not None
+
+    def _speaks_of_the_launch(self, rule: Rule, line: Line) -> bool:
+        if rule.names_flag and not self.flags_of(line):
+            return False
+        if rule.quotes_flag and not blame.quoted_in(self.message(line), self.launched):
+            return False
+        return not rule.names_variable or bool(
+            blame.variables_named_in(self.message(line), self.launched)
+        )
 
     def _above(self, line: Line) -> str:
         above = self.text[max(0, line.start - _ABOVE_CHARS) : line.start].splitlines(keepends=True)

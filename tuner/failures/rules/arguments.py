@@ -4,6 +4,35 @@ from tuner.failures.log_phases import Stage
 from tuner.failures.rules.rule import BEFORE_READY, Rule, Tier, rule
 
 _STARTING = frozenset({Stage.STARTING})
+_VARIABLE = r"\b(?:VLLM|SGLANG|SGL|NCCL|GLOO|OMP|CUDA|TORCH|PYTORCH|HF)_[A-Z0-9_]+\b"
+_INNERMOST = r"[^\n]*(?:\n(?!\s*File )[^\n]*)*\Z"
+"""What follows the file's name in the last frame of a traceback."""
+
+_NOT_FOUND_WORDS = (
+    "snapshot folder",
+    "valid model identifier",
+    "Repo id must",
+    "repository ID",
+    "have a file named",
+    "valid JSON file",
+    "couldn't connect to",
+    "Cannot find any",
+    "no file named",
+    "RepositoryNotFound",
+    "GatedRepo",
+    "LocalEntryNotFound",
+    "an't load",
+    "Tokenizer class",
+    "huggingface.co",
+    "Invalid repository",
+)
+_NOT_FOUND = (
+    r"cached snapshot folder|valid model identifier|Repo id must|Invalid repository ID"
+    r"|have a file named|is not a valid JSON file|couldn't connect to|no file named"
+    r"|Cannot find any \w* ?model weights"
+    r"|RepositoryNotFound|GatedRepo|LocalEntryNotFound|[Cc]an't load \w+ for"
+    r"|Tokenizer class \S+ does not exist"
+)
 
 RULES: tuple[Rule, ...] = (
     rule(
@@ -21,7 +50,7 @@ RULES: tuple[Rule, ...] = (
         "env_format",
         Tier.LOCAL,
         ("Unsupported unit", "Invalid value '"),
-        r"Unsupported unit.*|Invalid value '.*' for [A-Z][A-Z0-9_]+\b.*",
+        r"Unsupported unit.*|Invalid value '.*' (?:for|in) [A-Z][A-Z0-9_]+\b.*",
         "Readers of variables that name neither flag nor argument.",
     ),
     rule(
@@ -43,6 +72,38 @@ RULES: tuple[Rule, ...] = (
         " the environment.",
     ),
     rule(
+        "variable named",
+        "env_format",
+        Tier.LOCAL,
+        ("must be", "nvalid", "should be", "not a valid", "appears to be"),
+        rf"{_VARIABLE}[^.]*?(?:(?:must|should) be (?:an?\b|one of|in\b|either|[<>=\d])|nvalid"
+        rf"|not a valid|appears to be)|[Ii]nvalid \w+\b[^.]*{_VARIABLE}",
+        "The text names the variable: readers of variables have no other name for it.",
+        raised=True,
+        stages=_STARTING,
+    ),
+    rule(
+        "network interface",
+        "comm_init",
+        Tier.LOCAL,
+        ("nable to find address for", "nable to find interface", "no socket interface found"),
+        r".*(?:[Uu]nable to find (?:address for|interface)|no socket interface found).*",
+        "The interface that was named is not on this host.",
+        blame=(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME"),),
+        advice="Name an interface that this host has (ip -brief address), or leave the variable"
+        " out.",
+    ),
+    rule(
+        "variable quoted",
+        "env_format",
+        Tier.LOCAL,
+        ("Error: ",),
+        r"^(?:[\w.]*(?:ValueError|AssertionError|KeyError|TypeError)): .+",
+        "Nothing but a variable of this launch has that value, and nothing is loaded yet.",
+        names_variable=True,
+        stages=_STARTING,
+    ),
+    rule(
         "not divisible",
         "divisibility",
         Tier.LOCAL,
@@ -52,6 +113,41 @@ RULES: tuple[Rule, ...] = (
         r"(?:.*?(?P<number>\d+)\D*$)?.*)",
         "Bare numbers without a flag's name: the one that equals a parallel size is at fault.",
         raised=True,
+    ),
+    rule(
+        "custom code",
+        "arg_validation",
+        Tier.LOCAL,
+        ("trust_remote_code", "trust-remote-code"),
+        r"trust[_-]remote[_-]code",
+        "The model brings code of its own, which runs only where that is allowed.",
+        raised=True,
+        blame=(("trust-remote-code",),),
+        advice="Read the model's code, then set --trust-remote-code; or choose another model.",
+    ),
+    rule(
+        "adapter",
+        "arg_validation",
+        Tier.LOCAL,
+        ("adapter", "LoRA", "lora"),
+        r"[Nn]o adapter found|[Ll]oading lora .*fail|adapter_config\.json"
+        r"|(?:LoRA|[Aa]dapter)\b.* (?:not found|does not exist|cannot be (?:loaded|found))",
+        "The adapter is a flag's value: the model itself was not looked at yet.",
+        raised=True,
+        blame=(("lora",),),
+        advice="Correct the adapter's path, or leave LoRA out.",
+    ),
+    rule(
+        "file of a flag",
+        "model_files",
+        Tier.LOCAL,
+        _NOT_FOUND_WORDS,
+        _NOT_FOUND,
+        "A path that a flag gives is no model, tokenizer or draft; the model itself is another.",
+        raised=True,
+        quotes_flag=True,
+        action="never",
+        advice="Correct the path or the name that this flag gives.",
     ),
     rule(
         "weights header",
@@ -75,29 +171,8 @@ RULES: tuple[Rule, ...] = (
         "model not found",
         "model_files",
         Tier.LOCAL,
-        (
-            "snapshot folder",
-            "valid model identifier",
-            "Repo id must",
-            "repository ID",
-            "have a file named",
-            "valid JSON file",
-            "couldn't connect to",
-            "Cannot find any model weights",
-            "no file named",
-            "RepositoryNotFound",
-            "GatedRepo",
-            "LocalEntryNotFound",
-            "an't load",
-            "Tokenizer class",
-            "huggingface.co",
-            "Invalid repository",
-        ),
-        r"cached snapshot folder|valid model identifier|Repo id must|Invalid repository ID"
-        r"|have a file named|is not a valid JSON file|couldn't connect to|no file named"
-        r"|Cannot find any model weights"
-        r"|RepositoryNotFound|GatedRepo|LocalEntryNotFound|[Cc]an't load \w+ for"
-        r"|Tokenizer class \S+ does not exist",
+        _NOT_FOUND_WORDS,
+        _NOT_FOUND,
         "A path that is no model, or one that is not on this disk while downloads are off.",
         raised=True,
     ),
@@ -111,9 +186,13 @@ RULES: tuple[Rule, ...] = (
             "no module or parameter named",
             "Unexpected key",
             "o such file or directory",
+            "ermission denied",
+            "oad weight",
         ),
         r"not initialized from checkpoint|size mismatch for|no module or parameter named"
-        r"|No such file or directory: .*(?:safetensors|config\.json|tokenizer|\.bin\b|\.index\.)",
+        r"|(?:No such file or directory|Permission denied): "
+        r".*(?:safetensors|config\.json|tokenizer|\.bin\b|\.index\.)"
+        r"|[Ll]oad weight \(?torch\.Size|[Uu]nable to load weight",
         "Files of another model, or some of them missing.",
         raised=True,
     ),
@@ -125,6 +204,33 @@ RULES: tuple[Rule, ...] = (
         r"^KeyError: .*",
         "A bare key: the frame in the model's configuration says what was looked up.",
         around=r"model_config\.py|configuration_\w+\.py|hf_transformers_utils|transformers_utils",
+        stages=BEFORE_READY,
+    ),
+    rule(
+        "weights in loading",
+        "model_files",
+        Tier.EXCEPTION,
+        ("Error: ", "AssertionError"),
+        r"^[\w.]*(?:AssertionError|KeyError|RuntimeError|ValueError|IndexError|AttributeError)\b.*",
+        "The innermost code was putting tensors of the files where the model has room for them.",
+        around=r"in (?:load_weights|load_state_dict|\w*weight_loader|_load_module|load_param\w*)\n"
+        r"(?:(?!\s*File )[^\n]*\n)*(?:\s*File [^\n]*\n(?:(?!\s*File )[^\n]*\n)*){0,3}"
+        r"[\w.]*(?:Error|Exception)\b[^\n]*\Z",
+        unless=r"out of memory|CUDA error|NCCL",
+        stages=BEFORE_READY,
+    ),
+    rule(
+        "files in reading",
+        "model_files",
+        Tier.EXCEPTION,
+        ("Error", "Exception: "),
+        r"^[\w.]*(?:Error|Exception): .+",
+        "Nothing was read by then but the files of the model and its tokenizer.",
+        around=r"in (?:from_pretrained|_from_pretrained|from_file|get_config|get_tokenizer"
+        r"|get_config_dict|cached_tokenizer_from_config|_load_tokenizer\w*)\n"
+        r"(?:(?!\s*File )[^\n]*\n)*(?:\s*File [^\n]*\n(?:(?!\s*File )[^\n]*\n)*){0,4}"
+        r"[\w.]*(?:Error|Exception)\b[^\n]*\Z",
+        unless=r"No module named|cannot import|validation errors? for",
         stages=BEFORE_READY,
     ),
     rule(
@@ -170,6 +276,17 @@ RULES: tuple[Rule, ...] = (
         around=r"server_args\.py|arg_groups/|arg_utils\.py|check_server_args|vllm/config/|/configs?/\w+\.py"
         r"|verify_and_update_config|check_and_update_config|_post_init__",
         unless=r"Capture cuda graph failed|validation errors? for",
+        stages=_STARTING,
+    ),
+    rule(
+        "argument in arithmetic",
+        "arg_validation",
+        Tier.LOCAL,
+        ("ZeroDivisionError", "AttributeError", "IndexError", "OverflowError", "KeyError"),
+        r"^(?:ZeroDivisionError|AttributeError|IndexError|OverflowError|KeyError): .+",
+        "The check itself stumbled over what it was given: its frame is the innermost.",
+        around=r'File "[^"\n]*(?:server_args|arg_groups/\w+|arg_utils|/config/\w+)\.py"'
+        + _INNERMOST,
         stages=_STARTING,
     ),
 )

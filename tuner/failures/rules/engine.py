@@ -204,11 +204,29 @@ RULES: tuple[Rule, ...] = (
         "The client's side of a death; with a server's log it is never the cause.",
     ),
     rule(
+        "child vanished in serving",
+        "kernel_fault",
+        Tier.SUPERVISOR,
+        ("died unexpectedly", "exited unexpectedly"),
+        r".*(?:died|exited) unexpectedly.*",
+        "Nobody raised anything: native code crashed, or somebody killed it.",
+        stages=UP,
+        advice="A child died without a Python error: look for a segfault or oom-kill in the kernel"
+        " log, then try once more.",
+    ),
+    rule(
         "child vanished",
         "host_oom",
         Tier.SUPERVISOR,
-        ("Engine core initialization failed", "scheduler is dead"),
-        r"Engine core initialization failed.*|Rank \d+ scheduler is dead.*",
+        (
+            "Engine core initialization failed",
+            "scheduler is dead",
+            "died unexpectedly",
+            "exited unexpectedly",
+            "WorkerProc initialization failed",
+        ),
+        r"Engine core initialization failed.*|Rank \d+ scheduler is dead.*"
+        r"|.*(?:died|exited) unexpectedly.*|.*WorkerProc initialization failed.*",
         "Nobody raised anything: while weights come in, the kernel's oom-kill is the usual reason.",
         stages=BEFORE_READY,
         advice="A child vanished without a word: look for oom-kill or a segfault in the kernel log,"
@@ -222,6 +240,16 @@ RULES: tuple[Rule, ...] = (
         r"^(?:[\w.]*(?:ValueError|AssertionError|NotImplementedError|JSONDecodeError)): .+",
         "Checked late, in a child, but the message still names what the user wrote.",
         names_flag=True,
+        stages=BEFORE_READY,
+    ),
+    rule(
+        "quoted value",
+        "arg_validation",
+        Tier.EXCEPTION,
+        ("Error: ",),
+        r"^(?:[\w.]*(?:KeyError|TypeError|OSError|FileNotFoundError|RuntimeError|ImportError)): .+",
+        "Checked late: what it stumbles over is what a flag gave it.",
+        quotes_flag=True,
         stages=BEFORE_READY,
     ),
     rule(

@@ -1,6 +1,6 @@
 """Hardware, host and environment: nothing that a configuration could change."""
 
-from tuner.failures.rules.rule import Rule, Tier, rule
+from tuner.failures.rules.rule import BEFORE_READY, Rule, Tier, rule
 
 _HOST_MEMORY = "Lower MAX_JOBS (build jobs in parallel) or free host memory."
 
@@ -97,6 +97,16 @@ RULES: tuple[Rule, ...] = (
         unless=r"shm|NCCL|/psm_",
     ),
     rule(
+        "read-only disk",
+        "disk_full",
+        Tier.HOST,
+        ("Read-only file system", "Errno 30"),
+        r"Read-only file system|\[Errno 30\]",
+        "A disk that takes nothing, whatever room it has.",
+        advice="Mount it for writing, or point the cache that the path belongs to (VLLM_CACHE_ROOT,"
+        " TORCHINDUCTOR_CACHE_DIR, HF_HOME, TMPDIR) elsewhere.",
+    ),
+    rule(
         "open files",
         "fd_limit",
         Tier.HOST,
@@ -112,6 +122,26 @@ RULES: tuple[Rule, ...] = (
         r"EADDRINUSE|[Aa]ddress already in use|\[Errno 98\]|server socket has failed to listen"
         r"|[Pp]ort \d+ is already in use",
         "Uvicorn, torch's store and NCCL say it in different words; the port may be an inner one.",
+    ),
+    rule(
+        "address of another host",
+        "arg_validation",
+        Tier.LOCAL,
+        ("annot assign requested address", "Errno 99"),
+        r".*(?:[Cc]annot assign requested address|\[Errno 99\]).*",
+        "The address to listen on is on no interface of this host.",
+        around=r"in (?:\w*bind\w*|create_server\w*)\b|bind on address",
+        blame=(("host", "dist-init-addr"),),
+        advice="Listen on an address of this host: ip -brief address.",
+    ),
+    rule(
+        "address of a peer",
+        "comm_init",
+        Tier.PEER,
+        ("annot assign requested address", "Errno 99"),
+        r".*(?:[Cc]annot assign requested address|\[Errno 99\]).*",
+        "A rank was told to use an address that its host does not have.",
+        stages=BEFORE_READY,
     ),
     rule(
         "kernel oom",
@@ -198,12 +228,36 @@ RULES: tuple[Rule, ...] = (
             "DefaultCPUAllocator",
             "CPU memory utilization",
             "requested memory for kv",
+            "failed to map segment",
+            "Errno 12",
+            "able to mmap",
+            "nable to allocate",
+            "not enough memory",
         ),
         r"std::bad_alloc|\bMemoryError\b|DefaultCPUAllocator: (?:can't|not enough)"
-        r"|Cannot allocate memory|less than desired CPU memory utilization"
+        r"|[Cc]annot allocate memory(?! in static TLS)|\[Errno 12\]|failed to map segment from"
+        r"|[Uu]nable to mmap|Unable to allocate [\d.]+ [KMGT]iB for|err == 0.*not enough memory"
+        r"|less than desired CPU memory utilization"
         r"|less than requested memory for kv",
         "An allocation on the host was refused.",
         blame=(("VLLM_CPU_KVCACHE_SPACE", "gpu-memory-utilization", "hicache", "cpu-offload-gb"),),
+    ),
+    rule(
+        "no more threads",
+        "host_oom",
+        Tier.LOCAL,
+        (
+            "can't start new thread",
+            "pthread_create",
+            "Thread creation failed",
+            "unable to create t",
+        ),
+        r"can't start new thread|pthread_create (?:failed|returned)|Thread creation failed"
+        r"|unable to create thread|Resource temporarily unavailable",
+        "Threads want memory for their stacks and a place in the limit on processes.",
+        advice="Raise the limits on memory and processes (ulimit -v, ulimit -u, the container's"
+        " pids and memory), or free memory.",
+        blame=(),
     ),
     rule(
         "child killed",
@@ -228,20 +282,44 @@ RULES: tuple[Rule, ...] = (
         advice="Install the program that the message names, or mend the server's PATH.",
     ),
     rule(
+        "missing package of a value",
+        "package_env",
+        Tier.LOCAL,
+        ("No module named", "not installed", "annot import", "not available", "ailed to import"),
+        r"No module named|not installed|[Cc]annot import|(?:is|are) not available"
+        r"|[Ff]ailed to import",
+        "The value of a flag asks for it: that value is dead, the study is not.",
+        raised=True,
+        quotes_flag=True,
+        action="never",
+        advice="Choose another value for this flag, or install the package that it needs.",
+    ),
+    rule(
         "missing library of an option",
         "package_env",
         Tier.LOCAL,
-        ("cannot find", "cannot open shared", "No module named", "not installed", "annot import"),
-        r"(?P<cause>.*\b(?P<part>mscclpp|deep_?ep|nixl|mooncake|pplx\w*|lmcache|xgrammar|outlines"
+        (
+            "cannot find",
+            "cannot open shared",
+            "No module named",
+            "not installed",
+            "annot import",
+            "not available",
+        ),
+        r"(?i:(?P<cause>.*\b(?P<part>mscclpp|deep_?ep|nixl|mooncake|pplx\w*|lmcache|xgrammar|outlines"
         r"|tensorizer|runai\w*|flashmla|flash_mla|flash_attn\w*|aiter|fastsafetensors|bitsandbytes"
-        r"|instanttensor)\b.*(?:cannot find|cannot open shared|No module named|not installed)"
+        r"|instanttensor)\b.*(?:cannot find|cannot open shared|No module named|not installed"
+        r"|is not available)"
         r".*|.*(?:No module named|annot import)\D*(?P<part2>mscclpp|deep_?ep|nixl|mooncake|pplx\w*"
         r"|lmcache|xgrammar|outlines|tensorizer|runai\w*|flash_?mla|flash_attn\w*|aiter"
-        r"|fastsafetensors|bitsandbytes|instanttensor)\b.*)",
+        r"|fastsafetensors|bitsandbytes|instanttensor)\b.*))",
         "Imported only where a flag asks for it: that flag is dead, the study is not.",
         action="never",
         advice="Leave the option off, or install the package that it needs.",
-        blame=(("enable-mscclpp", "a2a", "attention-backend", "load-format", "quantization"),),
+        blame=(
+            ("enable-mscclpp", "a2a", "attention-backend", "load-format", "quantization"),
+            ("kv-transfer-config",),
+        ),
     ),
     rule(
         "missing package",

@@ -121,11 +121,16 @@ RULES: tuple[Rule, ...] = (
             "compute capability",
             "oes not support",
             "nsupported",
+            "attention backend",
+            "not valid for this configuration",
         ),
         r"Unsupported architecture|only (?:be )?(?:supported|available|works?) (?:on|for|with)\b.*"
         r"(?:GPU|CUDA|SM|sm_?\d|Hopper|Blackwell|Ampere|compute capability|platform|device|CPU)"
-        r"|not supported (?:on|by|for|in) (?:\w+ ){0,4}(?:GPUs?|CPUs?|device|platform|SM\d+|arch"
-        r"|architecture|hardware|backend)\b|(?:requires?|with|has) compute capability"
+        r"|not (?:yet )?supported (?:on|by|for|in) (?:\w+ ){0,4}(?i:GPUs?|CPUs?|CUDA|ROCm|XPU"
+        r"|device|platform|SM\d+|arch|architecture|hardware|backend)\b"
+        r"|does(?: not|n't) support .{0,60}\b(?i:GPUs?|CPUs?|device|platform|compute capability"
+        r"|hardware)\b|No valid [\w ]*attention backend|is not valid for this configuration"
+        r"|(?:requires?|with|has) compute capability"
         r"|GPU arch(?:itecture)? .*not supported|[Uu]nsupported (?:GPU|device|platform|sm_?\d)",
         "The phrase, not the exception's type or line: both change from version to version.",
         raised=True,

@@ -48,7 +48,8 @@ class Rule:
     count only on an exception's own line, not in a warning. `stages`: where the rank must have
     been. `around`: what its traceback must show; `before`: what must stand in the log above.
     `recovers`: a server that answers afterwards has survived it. `names_flag`: the message must
-    name a flag of the launch. `follow`: a later line of the
+    name a flag of the launch; `quotes_flag`: it must quote the value of one; `names_variable`: it
+    must name a variable of the launch or quote its value. `follow`: a later line of the
     same message that is quoted too (its first group). `blame`: flags (or concepts of `names`), in
     groups: of the first group with a member in the launch. None in action, advice or blame leaves
     it to the class.
@@ -67,6 +68,8 @@ class Rule:
     unless: re.Pattern[str] | None = None
     recovers: bool = False
     names_flag: bool = False
+    quotes_flag: bool = False
+    names_variable: bool = False
     follow: re.Pattern[str] | None = None
     blame: tuple[tuple[str, ...], ...] | None = None
     action: Action | None = None
@@ -111,6 +114,8 @@ def rule(
     unless: str | None = None,
     recovers: bool = False,
     names_flag: bool = False,
+    quotes_flag: bool = False,
+    names_variable: bool = False,
     follow: str | None = None,
     blame: tuple[tuple[str, ...], ...] | None = None,
     action: Action | None = None,
@@ -131,6 +136,8 @@ def rule(
         unless=re.compile(unless) if unless else None,
         recovers=recovers,
         names_flag=names_flag,
+        quotes_flag=quotes_flag,
+        names_variable=names_variable,
         follow=re.compile(follow) if follow else None,
         blame=blame,
         action=action,
