@@ -17,6 +17,7 @@ from tuner.load.plan import Played, RungPlan, Target
 from tuner.load.source import Ending, Source
 
 Probe = Callable[[], Awaitable[tuple[float, float] | None]]
+Afterwards = Callable[[], Awaitable[None]]
 
 PROBE_EVERY_S = 0.25
 _LONGEST_STOP_S = 0.25
@@ -25,13 +26,20 @@ _LONGEST_WARMUP = 4
 _WARMUP_LOOK_S = 0.01
 
 
-async def play(target: Target, plan: RungPlan, *, probe: Probe | None = None) -> Played:
+async def play(
+    target: Target,
+    plan: RungPlan,
+    *,
+    probe: Probe | None = None,
+    afterwards: Afterwards | None = None,
+) -> Played:
     """Load a server for a warm-up and a window, then cut what is under way.
 
     The window opens once the warm-up is over and every stream has its first token; not later than
     when the last warm-up's length brought no further stream its first, as where a full engine lets
     some wait. Failures are in the timings; the window is cut short once nobody answers. `probe`
     says how many requests run and wait in the engine, asked a few times a second during the window.
+    `afterwards` is done once the window has ended, under the same load, which then goes on for it.
 
     Raises: HttpProtocolError where the target's URL cannot be read.
     """
@@ -41,7 +49,7 @@ async def play(target: Target, plan: RungPlan, *, probe: Probe | None = None) ->
     try:
         await source.connect()
         with _still_heap():
-            await rung.play(probe)
+            await rung.play(probe, afterwards)
             return rung.played()
     finally:
         await source.close()
@@ -61,7 +69,7 @@ class _Rung:
         self._samples: list[tuple[float, float, float]] = []
         self._origin_s = self._start_s = self._end_s = 0.0
 
-    async def play(self, probe: Probe | None) -> None:
+    async def play(self, probe: Probe | None, afterwards: Afterwards | None) -> None:
         """Run the source until the window ends or nobody answers."""
         self._origin_s = perf_counter()
         self._start_s = self._end_s = float("inf")
@@ -73,6 +81,8 @@ class _Rung:
             if probe is not None:
                 tasks.append(asyncio.create_task(self._sample(probe)))
             await self._ending.pause(self._end_s - perf_counter())
+            if afterwards is not None and not self._ending.over:
+                await afterwards()
         finally:
             if self._ending.over:  # nobody answered any more
                 self._end_s = min(self._end_s, perf_counter())
