@@ -20,6 +20,7 @@ from tuner.engines.overrides import Override
 from tuner.errors import RecordsError, StudyBusy, StudyError, remedy
 from tuner.failures.classifier import Failure
 from tuner.frozen import Frozen
+from tuner.measuring.fidelity import Continuation, Distance
 from tuner.measuring.measurement import RungMeasurement
 from tuner.measuring.quality import OutputQuality
 from tuner.measuring.replicas import Replicas
@@ -45,7 +46,10 @@ class TrialRecord(Frozen):
 
     `key` names the declared configuration, `effective_key` what the server said it runs with;
     `overridden` is what was asked for and is not so.
-    `duplicate_of` is the trial that had the same effective arguments.
+    `duplicate_of` is the trial that had the same effective arguments. `continuations` is what the
+    fixed passages were continued with under load; `rescored` is how far, by the scores of this
+    launch of the baseline, what earlier trials said is from its own (trial → a distance for each
+    level); `not_compared` why one or the other could not be had.
     """
 
     schema_number: int = SCHEMA
@@ -62,6 +66,9 @@ class TrialRecord(Frozen):
     outcome: Outcome
     rungs: list[RungMeasurement] = []
     quality: OutputQuality = OutputQuality()
+    continuations: list[Continuation] = []
+    rescored: dict[int, list[Distance]] = {}
+    not_compared: str = ""
     failure: Failure | None = None
     pruned_because: str | None = None
     effective: dict[str, Value] = {}

@@ -12,6 +12,7 @@ from tuner.measuring.quality import output_quality, wrong_output
 from tuner.night.causes import refused, wrong
 from tuner.night.course import Course, Serving, TrialNote, TrialOrder
 from tuner.night.requests import keep_requests
+from tuner.night.rescoring import continuing
 from tuner.verdicts.score import hopeless
 
 _ASK_IT = "Ask a server that was launched by hand for a completion; its log may say more."
@@ -21,7 +22,7 @@ async def climb(order: TrialOrder, serving: Serving, course: Course, note: Note)
     """Play the ladder from its first rung on, until its end or until there is no hope."""
     for index, rung in enumerate(order.objective.ladder):
         note(TrialNote(number=order.number, phase="rung", at=rung.said))
-        played = await serving.watch.unless_doomed(_play(order, serving, index))
+        played = await serving.watch.unless_doomed(_play(order, serving, course, index))
         course.failed_replica = serving.watch.failed
         if played is None:
             course.outcome = "failed"
@@ -48,7 +49,7 @@ async def climb(order: TrialOrder, serving: Serving, course: Course, note: Note)
                 return
 
 
-async def _play(order: TrialOrder, serving: Serving, index: int) -> Played:
+async def _play(order: TrialOrder, serving: Serving, course: Course, index: int) -> Played:
     objective, engine = order.objective, serving.engine
     target = Target(
         base_url=serving.https[0].base_url,
@@ -75,7 +76,8 @@ async def _play(order: TrialOrder, serving: Serving, index: int) -> Played:
             return None
         return sum(running for running, _ in told), sum(queued for _, queued in told)
 
-    return await play(target, plan, probe=probe)
+    afterwards = continuing(order, serving, course, index)
+    return await play(target, plan, probe=probe, afterwards=afterwards)
 
 
 def _measured(order: TrialOrder, rung: Rung, played: Played) -> RungMeasurement:

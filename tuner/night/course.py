@@ -13,6 +13,7 @@ from tuner.failures.classifier import Failure
 from tuner.frozen import Frozen
 from tuner.hosts.server import Server
 from tuner.http.client import Http
+from tuner.measuring.fidelity import Continuation, Distance
 from tuner.measuring.measurement import RungMeasurement
 from tuner.measuring.quality import OutputQuality
 from tuner.measuring.replicas import Replicas
@@ -29,6 +30,7 @@ class TrialOrder(Frozen):
     that count in none of them since nothing reads them. `nearest` holds flags
     and variables of the most similar configuration that served: blame starts from what differs.
     `gpus` are what all its servers take together, `host_gpus` what the host has (None: as many).
+    `to_rescore` holds what earlier trials said and no launch of the baseline has scored yet.
     """
 
     number: int
@@ -51,6 +53,7 @@ class TrialOrder(Frozen):
     known: dict[str, int] = {}
     baseline_quality: OutputQuality = OutputQuality()
     nearest: dict[str, Value] = {}
+    to_rescore: dict[int, list[Continuation]] = {}
 
 
 class TrialNote(Frozen):
@@ -70,6 +73,9 @@ class Course:
     outcome: Outcome = "completed"
     rungs: list[RungMeasurement] = field(default_factory=list)
     quality: OutputQuality = field(default_factory=OutputQuality)
+    continuations: list[Continuation] = field(default_factory=list)
+    rescored: dict[int, list[Distance]] = field(default_factory=dict)
+    not_compared: str = ""
     failure: Failure | None = None
     pruned_because: str | None = None
     effective: dict[str, Value] = field(default_factory=dict)

@@ -6,6 +6,7 @@ from tuner import engines
 from tuner.definitions.models import Value
 from tuner.definitions.space import Configuration
 from tuner.definitions.validation import LoadedStudy
+from tuner.measuring.fidelity import Continuation
 from tuner.measuring.quality import OutputQuality
 from tuner.night.course import TrialOrder
 from tuner.night.launches import launch_spec, replicas
@@ -47,6 +48,7 @@ def order(
         known=_known(records, job, configuration),
         baseline_quality=_baseline_quality(study, records),
         nearest=_nearest(study, records, configuration),
+        to_rescore=_to_rescore(study, records, configuration),
     )
 
 
@@ -73,6 +75,18 @@ def _does_for(record: TrialRecord, job: Job) -> bool:
     if record.failure is not None:
         return record.failure.action == "never" and bool(record.rungs)
     return record.outcome == "completed" or (record.outcome == "pruned" and job.kind == "search")
+
+
+def _to_rescore(
+    study: LoadedStudy, records: Sequence[TrialRecord], configuration: Configuration
+) -> dict[int, list[Continuation]]:
+    """What a launch of the baseline scores: what was said since, by whichever configuration."""
+    if configuration.key != study.baseline.key:
+        return {}
+    scored = {number for record in records for number in record.rescored}
+    return {
+        r.number: r.continuations for r in records if r.continuations and r.number not in scored
+    }
 
 
 def _baseline_quality(study: LoadedStudy, records: Sequence[TrialRecord]) -> OutputQuality:

@@ -22,6 +22,7 @@ from tuner.night.causes import refused, understood
 from tuner.night.climb import climb
 from tuner.night.course import Course, Serving, TrialNote, TrialOrder
 from tuner.night.readback import read_back
+from tuner.night.rescoring import rescore
 from tuner.night.servers import HOST, commands, script, started, stop
 from tuner.night.watch import Watch
 from tuner.records import TrialRecord
@@ -104,6 +105,7 @@ async def _serve(
         course.serving = True
         await read_back(order, serving, course)
         if course.outcome == "completed":
+            await serving.watch.unless_doomed(rescore(order, serving, course))
             begun = time.perf_counter()
             await climb(order, serving, course, note)
             course.phase_s["load"] = time.perf_counter() - begun
@@ -136,6 +138,9 @@ def _record(order: TrialOrder, slot: Slot, course: Course) -> TrialRecord:
         outcome=course.outcome,
         rungs=course.rungs,
         quality=course.quality,
+        continuations=course.continuations,
+        rescored=course.rescored,
+        not_compared=course.not_compared,
         failure=course.failure,
         pruned_because=course.pruned_because,
         effective=course.effective,
