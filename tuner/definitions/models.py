@@ -215,7 +215,9 @@ class Objective(Frozen):
     Requests are of one length or a distribution (`input_tokens`, `output_tokens`), or those of
     `trace`, a file of JSON lines whose path starts at the objective's folder. `api` is how they are
     asked, null: as the engine does by itself. `arrivals` is how those of an open loop come: in
-    Poisson's gaps, evenly, or as the trace's did, at the rung's rate.
+    Poisson's gaps, evenly, or as the trace's did, at the rung's rate. A window ends before
+    `window_s` where throughput is known to `precision_percent` (null: never), and after it where a
+    percentile that an SLO names has too few requests.
     """
 
     ladder: list[Rung] = Field(min_length=1)
@@ -229,6 +231,7 @@ class Objective(Frozen):
     slos: list[str] = []
     warmup_s: float = Field(default=5.0, ge=0)
     window_s: float = Field(default=30.0, gt=0)
+    precision_percent: float | None = Field(default=None, gt=0)
     seeds: Seeds = Seeds()
     decision: Decision = Decision()
 
@@ -236,6 +239,10 @@ class Objective(Frozen):
     def by_rate(self) -> bool:
         """Whether the ladder is one of request rates: an open loop."""
         return self.ladder[0].request_rate is not None
+
+    def slos_at(self, rung: Rung) -> list[str]:
+        """The limits that hold at a rung: everybody's and its own."""
+        return [*self.slos, *rung.slos]
 
     def said(self, level: float) -> str:
         """A rung of the ladder as it stands behind 'at'."""

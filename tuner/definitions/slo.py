@@ -3,7 +3,7 @@
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self, cast, get_args
 
@@ -18,6 +18,9 @@ Op = Literal["<=", "<", ">=", ">"]
 LATENCIES: tuple[str, ...] = get_args(Latency)
 RATES: tuple[str, ...] = get_args(Rate)
 STATS: tuple[str, ...] = get_args(Stat)
+LEAST_VALUES: Mapping[str, int] = {"p50": 2, "p90": 10, "p95": 20, "p99": 100}
+"""How many values a percentile needs for one of them to lie beyond it: 1 / (1 - q)."""
+_OF_TOKENS: Latency = "itl_ms"
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
     "<=": operator.le,
     "<": operator.lt,
@@ -65,6 +68,16 @@ class Slo:
     def __str__(self) -> str:
         words = [self.metric, self.stat, self.op, f"{self.limit:g}"]
         return " ".join(word for word in words if word is not None)
+
+
+def least_requests(slos: Iterable[str]) -> int:
+    """How many whole requests a window needs for every percentile that is named.
+
+    Raises TunerError where one cannot be read.
+    """
+    asked = [Slo.parse(text) for text in slos]
+    of_requests = (slo for slo in asked if slo.metric in LATENCIES and slo.metric != _OF_TOKENS)
+    return max((LEAST_VALUES.get(slo.stat or "", 1) for slo in of_requests), default=0)
 
 
 def _take_stat(metric: str, rest: list[str]) -> str | None:
