@@ -130,6 +130,7 @@ class Heard:
 
     def __init__(self) -> None:
         self.jobs: list[tuple[str, str, str | None]] = []
+        self.reasons: list[str] = []
         self.records: list[TrialRecord] = []
 
     def preparing(self, what: str) -> None:
@@ -137,6 +138,7 @@ class Heard:
 
     def started(self, job: Any, order: TrialOrder) -> None:
         self.jobs.append((job.phase, job.kind, job.hypothesis))
+        self.reasons.append(job.reason)
 
     def note(self, note: Any) -> None:
         pass

@@ -378,3 +378,49 @@ def test_hours_are_counted_over_all_runs(tmp_path):
     stop, heard, _ = night(tmp_path, noisy(), {"hours": 1.0})
     assert stop.reason == "the budget is used up: no launch would end within its 1 h"
     assert heard.jobs == []
+
+
+def test_configurations_that_die_alike_are_judged_by_a_launch_of_the_baseline(tmp_path):
+    """From trial 5 on the host is bad: whatever is launched dies, the baseline as well."""
+
+    def outcome(order):
+        if order.number < 5:
+            return completed(order, 1.0)
+        fault = FAULT.model_copy(
+            update={"kind": "kernel_fault", "cause": f"died at {order.number}"}
+        )
+        return completed(order, 1.0, outcome="failed", failure=fault).model_copy(
+            update={"rungs": []}
+        )
+
+    stop, heard, _ = night(tmp_path, outcome, {"trials": 20})
+    assert stop.failed is not None
+    assert [kind for _, kind, _ in heard.jobs[5:]] == ["hypothesis", "search", "search", "baseline"]
+    assert heard.reasons[-1] == "3 configurations in a row died alike: does the host serve?"
+
+    stop, again, _ = night(tmp_path, lambda order: completed(order, gain_of(order)), {"trials": 20})
+    assert stop.failed is None
+    lost = heard.jobs[5][2]
+    assert lost in [hypothesis for _, _, hypothesis in again.jobs]
+
+
+def test_what_the_host_was_blamed_for_is_the_configurations_once_the_baseline_serves(tmp_path):
+    host = FAULT.model_copy(update={"kind": "jit_build", "action": "stop-study"})
+
+    def outcome(order):
+        if order.values["graphs"]:
+            return completed(order, 1.0, outcome="failed", failure=host).model_copy(
+                update={"rungs": []}
+            )
+        return completed(order, 1.0)
+
+    def likely_crashes():
+        loaded = study(tmp_path, {"trials": 16})
+        searcher = Searcher(loaded.space, sampler="TPESampler", seed=1, journal=None, name="n")
+        StudyRun(loaded, Records(tmp_path), SimulatedExecutor(outcome), searcher, Heard())
+        return [str(suspect) for suspect in searcher.suspects()]
+
+    _, heard, _ = night(tmp_path, outcome, {"trials": 16})
+    kinds = [kind for _, kind, _ in heard.jobs]
+    assert kinds[3:5] == ["hypothesis", "baseline"]
+    assert likely_crashes() == ["graphs=true in 1 of 1 crashes, never survived"]

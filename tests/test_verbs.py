@@ -208,3 +208,19 @@ def test_sigterm_ends_a_run_as_ctrl_c_does_and_then_means_again_what_it_meant(ni
     assert signal.getsignal(signal.SIGTERM) == before
     with locked(night):  # the lock is free again
         pass
+
+
+def test_a_baseline_that_serves_no_more_is_the_hosts_error_and_blames_no_configuration(night, run):
+    def outcome(order):
+        return broken(order) if order.number >= 4 else served(order)
+
+    with pytest.raises(HostError, match=r"not serve any more \(trial \d+; it did in") as caught:
+        run(outcome)
+    assert caught.value.exit_code == 4
+    assert "\nNot held against their configurations: trial 4, 5" in caught.value.message
+    assert f"tuner doctor {night} looks at it" in caught.value.hint
+    assert {row.verdict for row in inspect.show(night).hypotheses} <= {
+        "not run",
+        "no effect",
+        "inconclusive",
+    }

@@ -64,7 +64,8 @@ class PlainProgress:
         """Name the launch, and how many the budget leaves after it."""
         self._in_flight += 1
         what = order.hypothesis or job.kind
-        self._say(f"trial {order.number} {what}: {self._what(order.values)}{self._to_go()}")
+        why = f" ({job.reason})" if job.reason else ""
+        self._say(f"trial {order.number} {what}{why}: {self._what(order.values)}{self._to_go()}")
 
     def note(self, note: TrialNote) -> None:
         """Say the numbers of a rung that is done."""
@@ -134,7 +135,7 @@ class LiveProgress(PlainProgress):
         """Put the launch on the panel."""
         self._in_flight += 1
         what = order.hypothesis or job.kind
-        text = f"{job.phase} · {what} · {self._what(order.values)}"
+        text = f"{job.phase} · {what} · {job.reason or self._what(order.values)}"
         self._current[order.number] = (text, None, time.monotonic())
         self._rungs[order.number] = []
 

@@ -15,6 +15,7 @@ from tuner.records import TrialKind, TrialRecord
 from tuner.verdicts.arms import FRESH_LAUNCHES
 from tuner.verdicts.decision import finalists
 from tuner.verdicts.ledger import unsettled_hypotheses
+from tuner.verdicts.standing import judged, suspicious
 
 CALIBRATION_LAUNCHES = 3
 """Baseline launches before anything else: the fewest that show a spread worth the name."""
@@ -40,12 +41,16 @@ _PHASES: dict[TrialKind, Phase] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One launch to make; without a configuration the search is asked for one."""
+    """One launch to make; without a configuration the search is asked for one.
+
+    `reason` says why, where that is not the order of a night.
+    """
 
     phase: Phase
     kind: TrialKind
     configuration: Configuration | None = None
     hypothesis: str | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,20 +96,17 @@ class Situation:
 
 def standing_records(records: Sequence[TrialRecord]) -> list[TrialRecord]:
     """The records that say something of their configuration: not what a person or the host cut
-    short, nor a failure after which the baseline did not serve either."""
-    standing = []
-    for place, record in enumerate(records):
-        blames_host = record.failure is not None and record.failure.action == "stop-study"
-        if record.outcome != "interrupted" and not (
-            blames_host and record.kind != "baseline" and _baseline_failed_next(records[place:])
-        ):
-            standing.append(record)
-    return standing
+    short, nor a failure after which the baseline did not serve either, or was not heard yet."""
+    return [
+        record
+        for record in judged(records)
+        if record.outcome != "interrupted"
+        and (record.kind == "baseline" or not _blames_host(record))
+    ]
 
 
-def _baseline_failed_next(records: Sequence[TrialRecord]) -> bool:
-    canary = next((r for r in records if r.kind == "baseline"), None)
-    return canary is None or canary.outcome != "completed"
+def _blames_host(record: TrialRecord) -> bool:
+    return record.failure is not None and record.failure.action == "stop-study"
 
 
 def launches_made(records: Sequence[TrialRecord]) -> int:
@@ -154,14 +156,11 @@ def _halt(now: Situation) -> Stop | Wait | None:
 
 
 def _canary(now: Situation) -> Job | Wait | None:
-    """After a failure that blames the host, the baseline tells a bad flag from a bad host."""
-    since = now.records[now.session_start :]
-    for record in reversed(since):
-        if record.kind == "baseline":
-            return None
-        if record.failure is not None and record.failure.action == "stop-study":
-            return Wait() if now.pending else _baseline_job(now, "search")
-    return None
+    """After failures that the host may have caused, the baseline tells a bad flag from it."""
+    why = suspicious(now.records[now.session_start :])
+    if not why:
+        return None
+    return Wait() if now.pending else _baseline_job(now, "search", f"{why}: does the host serve?")
 
 
 def _repeat(now: Situation) -> Job | None:
@@ -190,8 +189,8 @@ def _key(job: Job) -> str | None:
     return job.configuration.key if job.configuration else None
 
 
-def _baseline_job(now: Situation, phase: Phase) -> Job:
-    return Job(phase=phase, kind="baseline", configuration=now.baseline)
+def _baseline_job(now: Situation, phase: Phase, reason: str = "") -> Job:
+    return Job(phase=phase, kind="baseline", configuration=now.baseline, reason=reason)
 
 
 def _calibrate(now: Situation) -> Job | Wait | None:

@@ -21,6 +21,7 @@ from tuner.night.budget import BudgetClock
 from tuner.night.course import TrialNote, TrialOrder
 from tuner.night.environment import refuse_other_version
 from tuner.night.launches import expected_launch_s
+from tuner.night.lessons import all_lessons, lessons
 from tuner.night.orders import order as ordered_trial
 from tuner.night.schedule import Job, Situation, Stop, Wait, next_job
 from tuner.night.trial import run_trial
@@ -76,7 +77,11 @@ class StudyRun:
         self._exhausted = False
         self._next_number = records.next_number
         self._searcher.replay(
-            [seen for record in records if (seen := self._observation(record)) is not None]
+            [
+                seen
+                for record in all_lessons(list(records))
+                if (seen := self._observation(record)) is not None
+            ]
         )
 
     def run(self) -> Stop:
@@ -191,9 +196,10 @@ class StudyRun:
         refuse_other_version(self.study.folder, [*self.records, record], self.study.space)
         self.records.append(record)
         self.clock.launch_s = expected_launch_s(self.study, list(self.records))
-        seen = self._observation(record)
-        if seen is not None:
-            self._searcher.tell(seen)
+        for lesson in lessons(list(self.records)):
+            seen = self._observation(lesson)
+            if seen is not None:
+                self._searcher.tell(seen)
         self._listener.ended(record, list(self.records))
 
     def _observation(self, record: TrialRecord) -> Observation | None:

@@ -1,19 +1,21 @@
 """Start a study, or continue it; end as Ctrl-C would, with everything recorded."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType
 from typing import Self
 
 from tuner.definitions.validation import LoadedStudy
-from tuner.errors import EngineError, HostError
+from tuner.errors import EngineError, HostError, TunerError
+from tuner.failures.classifier import Failure
 from tuner.night.environment import identity, refuse_changed, remember_or_refuse
 from tuner.night.opening import open_for_launches
 from tuner.night.study import Listener, StudyRun
-from tuner.records import Records, locked
+from tuner.records import Records, TrialRecord, locked
 from tuner.verbs.inspect import not_ready, refuse, searcher_of
+from tuner.verdicts.standing import judged
 from tuner.views import results
 from tuner.views.results import StudyView, study_view
 
@@ -52,13 +54,32 @@ def _run(study: LoadedStudy, records: Records, progress: Progress) -> StudyView:
             remember_or_refuse(study.folder, identity(study, cluster.hosts))
             end = StudyRun(study, records, cluster, searcher, listener).run()
     if end.failed is not None and end.failed.failure is not None:
-        failure = end.failed.failure
-        kind = HostError if failure.action == "stop-study" else EngineError
-        raise kind(
-            f"the baseline does not serve (trial {end.failed.number}): {failure.cause}",
-            hint=f"{failure.advice} Log: {study.folder}/trials/{end.failed.number:04d}/server.log",
-        )
+        raise _no_baseline(study, list(records), end.failed, end.failed.failure)
     return study_view(study, records, ended=end.reason)
+
+
+def _no_baseline(
+    study: LoadedStudy, records: Sequence[TrialRecord], last: TrialRecord, failure: Failure
+) -> TunerError:
+    """Why the study stops: the host, where the baseline has served before or blames it itself."""
+    hint = f"{failure.advice} Log: {study.folder}/trials/{last.number:04d}/server.log"
+    served = [r.number for r in records if r.kind == "baseline" and r.outcome == "completed"]
+    if not served:
+        kind = HostError if failure.action == "stop-study" else EngineError
+        return kind(
+            f"the baseline does not serve (trial {last.number}): {failure.cause}", hint=hint
+        )
+    standing = {record.number for record in judged(records)}
+    freed = [str(record.number) for record in records if record.number not in standing]
+    message = (
+        f"the baseline does not serve any more (trial {last.number}; it did in trial {served[-1]}):"
+        f" {failure.cause}"
+    )
+    if freed:
+        message += f"\nNot held against their configurations: trial {', '.join(freed)}"
+    return HostError(
+        message, hint=f"{hint} What broke is the host: tuner doctor {study.folder} looks at it."
+    )
 
 
 class _Interruption:

@@ -7,6 +7,7 @@ from tuner.measuring.measurement import RungMeasurement
 from tuner.records import TrialRecord
 from tuner.verdicts.effects import Effect, Sample, effect
 from tuner.verdicts.score import log_throughputs, reference
+from tuner.verdicts.standing import judged
 
 FRESH_LAUNCHES = 2
 """Launches made after a configuration was chosen: so many judge it, and a winner needs them."""
@@ -24,7 +25,7 @@ class Arms:
         objective: Objective,
         baseline_key: str | None = None,
     ) -> None:
-        self.records = tuple(records)
+        self.records = tuple(judged(records))
         self.objective = objective
         by_number = {record.number: record for record in self.records}
         launched = next((r.key for r in self.records if r.kind == "baseline"), None)

@@ -27,6 +27,7 @@ from tuner.verdicts.decision import Conclusion, conclusion, reference
 from tuner.verdicts.ledger import LedgerRow, ledger, null_results
 from tuner.verdicts.limits import worst
 from tuner.verdicts.score import rung_ratios, score, slo_breaches
+from tuner.verdicts.standing import judged
 from tuner.views.words import PER_USER
 
 SCHEMA = 1
@@ -309,7 +310,7 @@ def _died(study: LoadedStudy, record: TrialRecord) -> str:
 
 def _dead_ends(study: LoadedStudy, records: Sequence[TrialRecord] | Records) -> list[DeadEnd]:
     found: dict[tuple[str, str], list[TrialRecord]] = {}
-    for record in records:
+    for record in judged(records):
         if record.failure is not None and record.failure.action == "never":
             found.setdefault((record.failure.kind, record.failure.cause), []).append(record)
     return [_dead_end(study, group) for group in found.values()]
