@@ -13,6 +13,7 @@ from tuner.load.dialects import DIALECTS, Dialect, Reply, decode, spread
 
 COMPLETIONS = DIALECTS["completions"]
 GENERATE = DIALECTS["generate"]
+CHAT = DIALECTS["chat"]
 
 
 def exchange(*data: object, done: bool = True, status: int = 200, **other) -> RawExchange:
@@ -40,6 +41,85 @@ def last_usage(used: int) -> dict[str, object]:
 def native(text: str, used: int, reason: object = None) -> dict[str, object]:
     meta = {"completion_tokens": used, "prompt_tokens": 7, "finish_reason": reason}
     return {"text": text, "meta_info": meta}
+
+
+def delta(used=None, reason=None, **said) -> dict[str, object]:
+    usage = {} if used is None else {"usage": {"prompt_tokens": 7, "completion_tokens": used}}
+    return {"choices": [{"index": 0, "delta": said, "finish_reason": reason}], **usage}
+
+
+def opening(used: int | None = None) -> dict[str, object]:
+    return delta(used, role="assistant", content="")
+
+
+def test_chat_asks_one_message_for_exactly_so_many_greedy_tokens():
+    asked = json.loads(CHAT.body("m", "how are you", 5))
+    assert asked == {
+        "model": "m",
+        "messages": [{"role": "user", "content": "how are you"}],
+        "max_tokens": 5,
+        "min_tokens": 5,
+        "ignore_eos": True,
+        "temperature": 0,
+        "stream": True,
+        "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+    }
+
+
+def test_who_speaks_is_no_token_of_a_chat():
+    raw = exchange(
+        opening(0), delta(1, content="a"), delta(3, "length", content="bc"), last_usage(3), b"[DONE]"
+    )
+    assert decode(raw, CHAT) == Reply(events=((2, 1), (3, 2)), input_tokens=7, text="abc")
+    raw = exchange(opening(), delta(content="a"), delta(content="b"), last_usage(6), b"[DONE]")
+    assert decode(raw, CHAT).events == ((2, 3), (3, 3))
+    raw = exchange(opening(), delta(content=""), delta(reason="length"), last_usage(2), b"[DONE]")
+    assert decode(raw, CHAT).events == ((2, 1), (3, 1))
+
+
+def test_a_token_that_is_counted_with_the_name_of_who_speaks_is_counted_once():
+    raw = exchange(opening(1), delta(1, content="a"), delta(2, "length", content="b"), b"[DONE]")
+    reply = decode(raw, CHAT)
+    assert (reply.output_tokens, reply.events[0], reply.error) == (2, (1, 1), None)
+    raw = exchange(opening(1), delta(1, "length", content="a"), last_usage(1), b"[DONE]")
+    assert decode(raw, CHAT) == Reply(events=((1, 1),), input_tokens=7, text="a")
+    cut = decode(exchange(opening(1), delta(1, content="a"), done=False), CHAT)
+    assert (cut.events, cut.uncounted) == (((1, 1),), ())
+
+
+def test_the_first_text_is_the_first_event_though_its_tokens_are_counted_later():
+    raw = exchange(opening(0), delta(0, content="a"), delta(1, "length", content="b"), b"[DONE]")
+    assert decode(raw, CHAT).events == ((2, 1),)
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_thoughts_and_calls_of_tools_speak(name):
+    call = {"index": 0, "function": {"name": "add", "arguments": ""}}
+    more = {"index": 0, "function": {"arguments": "[1]"}}
+    raw = exchange(
+        opening(),
+        delta(**{name: "hm", "content": None}),
+        delta(content="so "),
+        delta(tool_calls=[call]),
+        delta(tool_calls=[more]),
+        delta(reason="tool_calls", tool_calls=[]),
+        last_usage(4),
+        b"[DONE]",
+    )
+    reply = decode(raw, CHAT)
+    assert reply.text == "hmso add[1]"
+    assert reply.events == ((2, 1), (3, 1), (4, 1), (5, 1))
+
+
+def test_a_thought_under_both_names_is_said_once():
+    said = delta(1, "length", reasoning="hm", reasoning_content="hm")
+    assert decode(exchange(said, b"[DONE]"), CHAT).text == "hm"
+
+
+def test_several_events_of_a_chat_in_one_read_arrive_together():
+    raw = exchange(opening(0), delta(2, content="ab"), delta(4, "length", content="cd"), b"[DONE]")
+    raw.chunks = [(5.0, raw.body)]
+    assert decode(raw, CHAT).events == ((5.0, 2), (5.0, 2))
 
 
 def test_both_dialects_ask_for_exactly_so_many_greedy_tokens():
@@ -79,7 +159,7 @@ def test_tokens_without_text_count_at_their_event():
 
 def test_usage_at_the_end_is_dealt_over_the_events_with_text():
     raw = exchange(part("a"), part(""), part("b"), part("c"), last_usage(8), b"[DONE]")
-    assert decode(raw, COMPLETIONS).events == ((1, 2), (3, 3), (4, 3))
+    assert decode(raw, COMPLETIONS).events == ((1, 3), (3, 3), (4, 2))
 
 
 def test_usage_in_the_last_event_with_text_includes_it():
@@ -118,7 +198,17 @@ def test_native_increments_of_text_are_joined():
 
 @pytest.mark.parametrize(
     ("dialect", "payload"),
-    [(COMPLETIONS, part("abc", 9, "length")), (GENERATE, native("abc", 9, {"type": "length"}))],
+    [
+        (COMPLETIONS, part("abc", 9, "length")),
+        (GENERATE, native("abc", 9, {"type": "length"})),
+        (
+            CHAT,
+            {
+                "choices": [{"message": {"content": "abc"}, "finish_reason": "length"}],
+                "usage": {"prompt_tokens": 7, "completion_tokens": 9},
+            },
+        ),
+    ],
 )
 def test_an_answer_that_is_no_stream_arrives_at_once(dialect, payload):
     raw = RawExchange(
@@ -170,6 +260,29 @@ def test_a_fault_inside_a_stream_is_told_and_keeps_what_came_before(data, error)
 @pytest.mark.parametrize(
     ("data", "error"),
     [
+        ([delta(1, content="a"), {"error": {"message": "died"}}, b"[DONE]"], "died"),
+        ([delta(1, content="a"), delta(1, "abort")], "the server ended it: abort"),
+        ([delta(1, content="a"), {"object": "chat.completion.chunk"}], "an event without choices"),
+        ([delta(1, content="a"), delta(content=3)], "Expected str | null, got int"),
+        ([delta(1, content="a")], "the stream ended before the answer was done"),
+        ([delta(1, content="a"), delta(content="b"), b"[DONE]"], "no token was counted"),
+    ],
+)
+def test_a_fault_inside_a_chat_is_told_and_keeps_what_came_before(data, error):
+    reply = decode(exchange(*data), CHAT)
+    assert reply.error is not None
+    assert error in reply.error
+    assert reply.events == ((1, 1),)
+
+
+def test_text_is_asked_where_text_is_given():
+    assert json.loads(COMPLETIONS.body("m", "so it is", 5))["prompt"] == "so it is"
+    assert json.loads(GENERATE.body("m", "so it is", 5))["text"] == "so it is"
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
         ([native("", 0, {"type": "abort", "message": "full"})], "the server ended it: full"),
         ([{"text": "a"}], "an event without completion_tokens: "),
         ([{"text": "a", "meta_info": {}}], "an event without completion_tokens"),
@@ -214,6 +327,10 @@ def bodies() -> list[tuple[Dialect, bytes, Reply]]:
         (COMPLETIONS, exchange(part("a", 1), part("\u4e16b", 4, "length"), b"[DONE]")),
         (COMPLETIONS, exchange(part("a"), part("b"), last_usage(5), b"[DONE]")),
         (GENERATE, exchange(native("a", 1), native("ab", 3, {"type": "length"}), b"[DONE]")),
+        (
+            CHAT,
+            exchange(opening(0), delta(2, content="a"), delta(3, "length", reasoning="b"), b"[DONE]"),
+        ),
     ]
     return [(dialect, raw.body, decode(raw, dialect)) for dialect, raw in valid]
 

@@ -18,8 +18,9 @@ from tuner.cli.app import EXIT_INTERRUPTED, EXIT_INVALID, JSON, answer, cli
 )
 @click.option(
     "--api",
-    type=click.Choice(["completions", "generate"]),
-    help="How to ask: OpenAI's /v1/completions or SGLang's /generate; found out where not given.",
+    type=click.Choice(["completions", "chat", "generate"]),
+    help="How to ask: OpenAI's /v1/completions or /v1/chat/completions, or SGLang's /generate; "
+    "found out where neither it nor the objective says.",
 )
 @click.option("--model", help="The model to ask for; the first of /v1/models where not given.")
 @click.option(

@@ -7,7 +7,8 @@ from tuner.errors import HttpUnreachable
 from tuner.http.connection import RawExchange
 from tuner.load.channels import Channel, channels_to
 from tuner.load.plan import RungPlan, Target
-from tuner.load.prompts import Lengths, Prompts
+from tuner.load.prompts import Lengths
+from tuner.load.readying import prompts_for
 from tuner.load.source import Asked, Asker, Ending
 
 FAILURES_TO_GIVE_UP = 5
@@ -37,13 +38,7 @@ class ClosedLoop:
             seed=plan.order_seed,
             rung_index=plan.rung_index,
         )
-        prompts = Prompts(
-            seed=plan.prompt_seed,
-            rung_index=plan.rung_index,
-            vocab_size=target.vocab_size,
-            longest=self._lengths.longest,
-        )
-        self._asker = Asker(target, prompts)
+        self._asker = Asker(target, prompts_for(target, plan))
         self._failures = [0] * self._streams
 
     @property

@@ -33,6 +33,7 @@ def _timing(
         requested_tokens=asked.output_tokens,
         error=error,
         text=reply.text,
+        prompt=asked.prompt,
     )
 
 

@@ -7,28 +7,17 @@ JSON answer that is no stream. An event is never taken for a token.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Protocol
 
 import msgspec
 
 from tuner.errors import HttpProtocolError
 from tuner.http.connection import RawExchange
 from tuner.load import sse
+from tuner.load.chat import Chat
+from tuner.load.events import NO_USAGE, Event, Heard, Usage, ended_by, short_bytes, understood
 from tuner.load.plan import Api
-
-_QUOTED_BYTES = 200
-
-
-class Heard(msgspec.Struct, frozen=True, kw_only=True):
-    """One event, understood; `counted` and `whole_text` are totals so far, None where not said."""
-
-    speaks: bool = True
-    text: str = ""
-    whole_text: str | None = None
-    counted: int | None = None
-    input_tokens: int | None = None
-    finished: bool = False
-    error: str | None = None
+from tuner.load.prompts import Prompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +41,12 @@ class Reply:
 
 
 class Dialect(Protocol):
-    """One way to ask for a generation."""
+    """One way to ask for a generation; one that does not take token ids takes text."""
 
     path: str
+    takes_ids: bool
 
-    def body(self, model: str, prompt: Sequence[int], output_tokens: int) -> bytes:
+    def body(self, model: str, prompt: Prompt, output_tokens: int) -> bytes:
         """The request for exactly `output_tokens` greedy tokens, streamed."""
         ...
 
@@ -65,39 +55,17 @@ class Dialect(Protocol):
         ...
 
 
-_Count = Annotated[int, msgspec.Meta(ge=0)]
-
-
-class _Event(msgspec.Struct):
-    """What every dialect's event may be instead: an error."""
-
-    error: Any = None
-    object: Any = None
-    message: Any = None
-
-    def failure(self) -> str | None:
-        """The error that the event tells of."""
-        error = self.error
-        if error is None and self.object == "error":
-            error = self.message or "an error without a message"
-        if isinstance(error, dict):
-            error = error.get("message") or _short(error)
-        return None if error is None else str(error)
-
-
-class _Usage(msgspec.Struct):
-    prompt_tokens: _Count | None = None
-    completion_tokens: _Count | None = None
-
-
 class _Choice(msgspec.Struct):
     text: str | None = None
     finish_reason: str | None = None
 
 
-class _Completion(_Event):
+_NO_CHOICE = _Choice()
+
+
+class _Completion(Event):
     choices: list[_Choice] | None = None
-    usage: _Usage | None = None
+    usage: Usage | None = None
 
 
 class _Reason(msgspec.Struct):
@@ -105,11 +73,11 @@ class _Reason(msgspec.Struct):
     message: str | None = None
 
 
-class _Meta(_Usage):
+class _Meta(Usage):
     finish_reason: _Reason | None = None
 
 
-class _Generation(_Event):
+class _Generation(Event):
     text: str | None = None
     meta_info: _Meta | None = None
 
@@ -118,9 +86,10 @@ class Completions:
     """OpenAI's `/v1/completions`, with the usage of every event where the server gives it."""
 
     path = "/v1/completions"
+    takes_ids = True
     _decoder = msgspec.json.Decoder(_Completion)
 
-    def body(self, model: str, prompt: Sequence[int], output_tokens: int) -> bytes:
+    def body(self, model: str, prompt: Prompt, output_tokens: int) -> bytes:
         """The request for exactly `output_tokens` greedy tokens, streamed."""
         return msgspec.json.encode(
             {
@@ -137,13 +106,13 @@ class Completions:
 
     def hear(self, data: bytes) -> Heard:
         """What an event says. Raises HttpProtocolError."""
-        event = _understood(self._decoder, data)
+        event = understood(self._decoder, data)
         failure = event.failure()
         if failure is not None:
             return Heard(error=failure)
         if event.choices is None:
-            raise HttpProtocolError(f"an event without choices: {_short_bytes(data)}")
-        usage = event.usage or _NO_USAGE
+            raise HttpProtocolError(f"an event without choices: {short_bytes(data)}")
+        usage = event.usage or NO_USAGE
         choice = event.choices[0] if event.choices else _NO_CHOICE
         reason = choice.finish_reason
         return Heard(
@@ -152,7 +121,7 @@ class Completions:
             counted=usage.completion_tokens,
             input_tokens=usage.prompt_tokens,
             finished=reason is not None,
-            error=f"the server ended it: {reason}" if reason in ("abort", "error") else None,
+            error=ended_by(reason),
         )
 
 
@@ -160,13 +129,14 @@ class Generate:
     """SGLang's own `/generate`; its text is all text so far, unless it streams increments."""
 
     path = "/generate"
+    takes_ids = True
     _decoder = msgspec.json.Decoder(_Generation)
 
-    def body(self, model: str, prompt: Sequence[int], output_tokens: int) -> bytes:
+    def body(self, model: str, prompt: Prompt, output_tokens: int) -> bytes:
         """The request for exactly `output_tokens` greedy tokens, streamed."""
         return msgspec.json.encode(
             {
-                "input_ids": prompt,
+                "text" if isinstance(prompt, str) else "input_ids": prompt,
                 "sampling_params": {
                     "max_new_tokens": output_tokens,
                     "min_new_tokens": output_tokens,
@@ -179,13 +149,13 @@ class Generate:
 
     def hear(self, data: bytes) -> Heard:
         """What an event says. Raises HttpProtocolError."""
-        event = _understood(self._decoder, data)
+        event = understood(self._decoder, data)
         failure = event.failure()
         if failure is not None:
             return Heard(error=failure)
         meta = event.meta_info
         if meta is None or meta.completion_tokens is None:
-            raise HttpProtocolError(f"an event without completion_tokens: {_short_bytes(data)}")
+            raise HttpProtocolError(f"an event without completion_tokens: {short_bytes(data)}")
         reason = meta.finish_reason
         aborted = reason if reason is not None and reason.type == "abort" else None
         return Heard(
@@ -197,7 +167,11 @@ class Generate:
         )
 
 
-DIALECTS: Mapping[Api, Dialect] = {"completions": Completions(), "generate": Generate()}
+DIALECTS: Mapping[Api, Dialect] = {
+    "completions": Completions(),
+    "chat": Chat(),
+    "generate": Generate(),
+}
 
 
 def decode(raw: RawExchange, dialect: Dialect) -> Reply:
@@ -205,7 +179,7 @@ def decode(raw: RawExchange, dialect: Dialect) -> Reply:
     if raw.error is not None and raw.status is None:
         return Reply(error=raw.error.message)
     if raw.status is not None and raw.status != 200:
-        return Reply(error=f"status {raw.status}: {_short_bytes(raw.body)}")
+        return Reply(error=f"status {raw.status}: {short_bytes(raw.body)}")
     listener = _Listener(dialect)
     fault: str | None = None
     try:
@@ -218,11 +192,12 @@ def decode(raw: RawExchange, dialect: Dialect) -> Reply:
 
 
 def spread(tokens: int, arrivals: Sequence[float]) -> list[tuple[float, int]]:
-    """`tokens` dealt evenly over events, as whole numbers; events that get none are left out."""
+    """`tokens` dealt evenly over events, as whole numbers, the first event first; those that get
+    none are left out."""
     count = len(arrivals)
     if count == 1:  # what nearly every event is
         return [(arrivals[0], tokens)] if tokens else []
-    edges = [tokens * index // count for index in range(count + 1)]
+    edges = [-(-tokens * index // count) for index in range(count + 1)]
     shares = [after - before for before, after in pairwise(edges)]
     return [(at, share) for at, share in zip(arrivals, shares, strict=True) if share]
 
@@ -236,6 +211,7 @@ class _Listener:
         self._with_text: list[float] = []
         self._speaking: list[float] = []
         self._counted = 0
+        self._settled = False
         self._input_tokens: int | None = None
         self._text: list[str] = []
         self._finished = False
@@ -259,7 +235,7 @@ class _Listener:
             return
         if not self._finished:
             raise HttpProtocolError("the stream ended before the answer was done")
-        if self._pending():
+        if self._pending() and not self._settled:
             raise HttpProtocolError("the answer brought text but no usage: no token was counted")
         if not self._events:
             raise HttpProtocolError("the answer brought no token")
@@ -268,7 +244,7 @@ class _Listener:
         """What was heard so far."""
         return Reply(
             events=tuple(self._events),
-            uncounted=tuple(self._pending()),
+            uncounted=() if self._settled else tuple(self._pending()),
             input_tokens=self._input_tokens,
             text="".join(self._text),
             error=self._error or error,
@@ -285,6 +261,7 @@ class _Listener:
             self._with_text.append(now)
         if heard.speaks and heard.error is None:
             self._speaking.append(now)
+            self._settled = False
         if heard.counted is not None:
             self._count(now, heard.counted)
 
@@ -296,7 +273,7 @@ class _Listener:
             self._events += spread(new, self._pending() or [now])
             self._with_text.clear()
             self._speaking.clear()
-        self._counted = counted
+        self._counted, self._settled = counted, True
 
     def _pending(self) -> list[float]:
         # Events that carried no text (half a character) get tokens only where none carried any.
@@ -309,27 +286,3 @@ class _Listener:
             self._text[0] = heard.whole_text
         else:
             self._text = ["".join(self._text) + heard.whole_text]
-
-
-_Understood = TypeVar("_Understood", bound=_Event)
-_NO_USAGE, _NO_CHOICE = _Usage(), _Choice()
-
-
-def _understood(decoder: msgspec.json.Decoder[_Understood], data: bytes) -> _Understood:
-    """An event of its kind. Raises HttpProtocolError."""
-    try:
-        return decoder.decode(data)
-    except msgspec.ValidationError as exc:
-        said = str(exc).replace("`", "")
-        raise HttpProtocolError(f"an event of another form: {said}: {_short_bytes(data)}") from exc
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise HttpProtocolError(f"an event that is not JSON: {_short_bytes(data)}") from exc
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _QUOTED_BYTES else text[:_QUOTED_BYTES] + "..."
-
-
-def _short_bytes(data: bytes) -> str:
-    return repr(data[:_QUOTED_BYTES].decode("utf-8", "replace")) if data else "an empty body"

@@ -3,18 +3,21 @@
 from dataclasses import dataclass, field
 
 from tuner.definitions.models import Api as Api
-from tuner.definitions.models import Objective
+from tuner.definitions.models import Objective, Prefix
+from tuner.definitions.slo import least_requests
+from tuner.load.prompts import WordRate
 from tuner.measuring.measurement import ALONE, RequestTiming
 from tuner.measuring.replicas import Replicas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A running server: OpenAI's `/v1/completions`, or SGLang's `/generate`.
+    """A running server and how to ask it.
 
     `time_scale` is surface seconds per real second, 1.0 for every real engine. Prompts are token
     ids from 10 up to `vocab_size`, which every tokenizer has. `replicas` are further servers of the
     same kind: streams are dealt over all of them evenly. `key` is the API key, for all of them.
+    `words` is how it counts words.
     """
 
     base_url: str
@@ -24,6 +27,7 @@ class Target:
     vocab_size: int = 1000
     replicas: tuple[str, ...] = ()
     key: str | None = field(default=None, repr=False)
+    words: WordRate = field(default_factory=WordRate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +36,11 @@ class RungPlan:
     open loop: `request_rate` requests a second are sent, whoever waits.
 
     `lengths` are (input, output) tokens: one pair for all requests, or those of a trace, which are
-    taken in an order of `order_seed`, over and over. Seconds are on the load's clock. No two rungs
-    of different `rung_index` on one `prompt_seed` share a prompt, so that nothing a server
-    remembers helps.
+    taken in an order of `order_seed`, over and over. Seconds are on the load's clock. What prompts
+    share is what `prefix` says; where it says nothing, no two rungs of different `rung_index` on
+    one `prompt_seed` share a prompt, so that nothing a server remembers helps. `texts` are recorded
+    questions, one for each of the `lengths`. The window ends early once throughput is known to
+    `precision_percent`, and is prolonged for `least_requests`.
     """
 
     concurrency: int | None = None
@@ -45,6 +51,11 @@ class RungPlan:
     prompt_seed: int
     order_seed: int
     rung_index: int
+    precision_percent: float | None = None
+    least_requests: int = 0
+    processes: int = 1
+    prefix: Prefix = "cold"
+    texts: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -54,6 +65,7 @@ class RungPlan:
         *,
         lengths: tuple[tuple[int, int], ...],
         prompt_seed: int,
+        texts: tuple[str, ...] = (),
         replicas: Replicas = ALONE,
     ) -> "RungPlan":
         """The rung of that index on an objective's ladder, what of it the launched servers get."""
@@ -68,6 +80,10 @@ class RungPlan:
             prompt_seed=prompt_seed,
             order_seed=objective.seeds.order,
             rung_index=index,
+            precision_percent=objective.precision_percent,
+            least_requests=least_requests(objective.slos_at(rung)),
+            prefix=objective.prefix,
+            texts=texts,
         )
 
 

@@ -14,6 +14,7 @@ from tuner.load.closed_loop import ClosedLoop
 from tuner.load.decoding import timings_of
 from tuner.load.dialects import DIALECTS
 from tuner.load.plan import Played, RungPlan, Target
+from tuner.load.readying import readied
 from tuner.load.source import Ending, Source
 
 Probe = Callable[[], Awaitable[tuple[float, float] | None]]
@@ -43,6 +44,7 @@ async def play(
 
     Raises: HttpProtocolError where the target's URL cannot be read.
     """
+    target = await readied(target, plan)
     ending = Ending()
     source = source_of(target, plan, ending)
     rung = _Rung(target, plan, source, ending)

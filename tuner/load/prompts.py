@@ -1,68 +1,212 @@
-"""What is asked: token ids that no server has seen before, and lengths that need no first wave."""
+"""What is asked: prompts that share what the policy says and nothing else, and their lengths.
 
+A prompt is made of units: token ids, or words where a server takes text only.
+"""
+
+import hashlib
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import cycle
+from typing import Generic, TypeVar
+
+from tuner.definitions.models import Prefix, SharedPrefix
+from tuner.load.words import WORDS
 
 FIRST_ID = 10
 """Below it lie the ids that tokenizers keep for themselves."""
 
+Prompt = Sequence[int] | str
+"""What stands in a request: token ids, or text."""
+Unit = TypeVar("Unit")
+
 _DIGITS = 4
 _STRIDE = 2_654_435_761
 _RUNG_BITS = 24
-_POOL_TOKENS = 65_536
-
-
-class Prompts:
-    """Random token ids; no two prompts of a run start alike.
-
-    The first ids of a prompt are a number in base `vocab_size`, different for every prompt of
-    every rung, so that no prefix can be reused; the rest is cut out of one random sequence, since
-    drawing each id afresh would cost the load its punctuality.
-    """
-
-    def __init__(self, *, seed: int, rung_index: int, vocab_size: int, longest: int) -> None:
-        self._random = random.Random(f"{seed} {rung_index}")  # noqa: S311  # reproducible
-        self._base = vocab_size - FIRST_ID
-        self._offset = random.Random(seed).randrange(self._base**_DIGITS)  # noqa: S311
-        self._next = rung_index << _RUNG_BITS
-        ids = range(FIRST_ID, vocab_size)
-        self._pool = self._random.choices(ids, k=max(_POOL_TOKENS, 2 * longest))
-
-    def next(self, length: int) -> list[int]:
-        """The next prompt of that many tokens."""
-        head = self._number()[:length]
-        rest = length - len(head)
-        start = self._random.randrange(len(self._pool) - rest + 1)
-        return head + self._pool[start : start + rest]
-
-    def _number(self) -> list[int]:
-        # A stride without a factor in common with the base visits every number once.
-        number = (self._next * _STRIDE + self._offset) % self._base**_DIGITS
-        self._next += 1
-        digits = []
-        for _ in range(_DIGITS):
-            number, digit = divmod(number, self._base)
-            digits.append(FIRST_ID + digit)
-        return digits
+_POOL_UNITS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """A request to make; `done` tokens of its output lie before it, as part of its prompt."""
+    """A request to make; `done` tokens of its output lie before it, as part of its prompt.
+
+    `number` says which of the workload's requests it is.
+    """
 
     input_tokens: int
     output_tokens: int
     done: int = 0
+    number: int = 0
+
+    @property
+    def prompt_tokens(self) -> int:
+        """How long its prompt is to be."""
+        return self.input_tokens + self.done
+
+
+@dataclass(frozen=True, slots=True)
+class WordRate:
+    """How a server counts words: `per_word` tokens each, and its template's `around` them."""
+
+    per_word: float = 1.0
+    around: float = 0.0
+
+    def words(self, tokens: int) -> int:
+        """How many words make a prompt of about so many tokens, one at the least."""
+        return max(1, round((tokens - self.around) / self.per_word))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptPlan:
+    """Whose prompts: a rung's on a seed, the `index`-th of `of` processes that share it.
+
+    `longest` is the most tokens that a prompt may have. `texts` are questions that somebody
+    recorded, by the number of their request.
+    """
+
+    seed: int
+    rung_index: int
+    longest: int
+    prefix: Prefix = "cold"
+    index: int = 0
+    of: int = 1
+    texts: Sequence[str] = ()
+
+
+class Prompts(Generic[Unit]):
+    """Prompts that share what `prefix` says.
+
+    * cold: no two prompts of a seed start alike, whatever the rung and the process. The first units
+      of each are a number in base of the alphabet, different for every prompt; the rest is cut out
+      of one random sequence, since drawing each unit afresh would cost the load its punctuality.
+    * warm: the same request has the same prompt each time, in every rung and process.
+    * shared: the first units are those of one sequence that all rungs and processes have; after
+      them a prompt goes on as a cold one.
+
+    What a request has before it of its output comes last, and is never shared.
+    """
+
+    def __init__(
+        self,
+        plan: PromptPlan,
+        alphabet: Sequence[Unit],
+        join: Callable[[Sequence[Unit]], Prompt],
+        *,
+        units: Callable[[int], int] = lambda tokens: tokens,
+    ) -> None:
+        self._plan = plan
+        self._alphabet = alphabet
+        self._join = join
+        self._units = units
+        self._random = _random(plan.seed, plan.rung_index, plan.index)
+        self._numbers = len(alphabet) ** _DIGITS
+        self._offset = random.Random(plan.seed).randrange(self._numbers)  # noqa: S311
+        self._next = (plan.rung_index << _RUNG_BITS) + plan.index
+        longest = units(plan.longest)
+        size = max(_POOL_UNITS, 2 * longest)
+        self._pool = self._random.choices(alphabet, k=size)
+        self._names = [_hash(text) for text in plan.texts]
+        self._known: list[Unit] = []
+        if plan.prefix != "cold":
+            self._known = _random(plan.seed, "known").choices(alphabet, k=size)
+
+    def next(self, asking: Asking) -> Prompt:
+        """The prompt of the next request."""
+        if self._plan.texts:
+            return self._recorded(asking)
+        own = self._units(asking.input_tokens)
+        after = self._units(asking.prompt_tokens) - own
+        return self._join([*self._own(asking, own), *self._stretch(after)])
+
+    def name_of(self, asking: Asking) -> str:
+        """A hash of the recorded question in a prompt, empty without one."""
+        return self._names[asking.number] if self._names else ""
+
+    def primers(self, lengths: Sequence[tuple[int, int]]) -> list[Prompt]:
+        """What a server must have been asked before the prompts are as the policy says."""
+        prefix = self._plan.prefix
+        if prefix == "warm":
+            return [self.next(Asking(*pair, 0, n)) for n, pair in enumerate(lengths)]
+        if isinstance(prefix, SharedPrefix):
+            longest = max(given for given, _ in lengths)
+            return [self._join(self._shared(self._units(longest), prefix.shared))]
+        return []
+
+    def unheard(self, units: int, place: int) -> Prompt:
+        """A prompt of so many units that no request of this seed has; another for each place."""
+        head = self._digits(-1 - place)[:units]
+        return self._join([*head, *self._pool[: units - len(head)]])
+
+    def _own(self, asking: Asking, length: int) -> list[Unit]:
+        prefix = self._plan.prefix
+        if prefix == "warm":
+            return self._warm(asking.number, length)
+        shared: list[Unit] = []
+        if isinstance(prefix, SharedPrefix):
+            shared = self._shared(length, prefix.shared)
+        return [*shared, *self._fresh(length - len(shared))]
+
+    def _recorded(self, asking: Asking) -> Prompt:
+        """A question as it was recorded, after a line of its own where nothing may be known."""
+        parts = [self._plan.texts[asking.number]]
+        if self._plan.prefix != "warm":
+            parts.insert(0, str(self._join(self._fresh(_DIGITS))))
+        if asking.done:
+            parts.append(str(self._join(self._stretch(self._units(asking.done)))))
+        return "\n".join(parts)
+
+    def _fresh(self, length: int) -> list[Unit]:
+        head = self._digits(self._next)[:length]
+        self._next += self._plan.of
+        return [*head, *self._stretch(length - len(head))]
+
+    def _warm(self, number: int, length: int) -> list[Unit]:
+        head = self._digits(number)[:length]
+        rest = length - len(head)
+        start = number * _STRIDE % (len(self._known) - rest + 1)
+        return [*head, *self._known[start : start + rest]]
+
+    def _shared(self, length: int, share: float) -> list[Unit]:
+        return self._known[: round(share * length)]
+
+    def _stretch(self, length: int) -> list[Unit]:
+        start = self._random.randrange(len(self._pool) - length + 1)
+        return self._pool[start : start + length]
+
+    def _digits(self, number: int) -> list[Unit]:
+        # A stride without a factor in common with the base visits every number once.
+        left = (number * _STRIDE + self._offset) % self._numbers
+        digits: list[Unit] = []
+        for _ in range(_DIGITS):
+            left, digit = divmod(left, len(self._alphabet))
+            digits.append(self._alphabet[digit])
+        return digits
+
+
+def prompts_of_ids(plan: PromptPlan, vocab_size: int) -> Prompts[int]:
+    """Prompts of random token ids, exactly as long as asked."""
+    return Prompts(plan, range(FIRST_ID, vocab_size), list)
+
+
+def prompts_of_words(plan: PromptPlan, rate: WordRate) -> Prompts[str]:
+    """Prompts of random words, about as long as asked."""
+    return Prompts(plan, WORDS, " ".join, units=rate.words)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _random(*seed: object) -> random.Random:
+    return random.Random(" ".join(map(str, seed)))  # noqa: S311  # reproducible
 
 
 class Lengths:
-    """How long the requests of a rung are: all alike, or those of a trace in an order of the seed.
+    """How long the requests of a rung are: all alike, or those of a list in an order of the seed.
 
     In a loop that has run for long, a request met at random has a uniform share of its output
     before it; starting there spares the wait for the first wave to spread out. The shares are
-    stratified over the streams: each is uniform, together they leave no gap. Of a trace, a long
+    stratified over the streams: each is uniform, together they leave no gap. Of a list, a long
     answer is met more often: the first wave is drawn in proportion to output.
     """
 
@@ -73,9 +217,14 @@ class Lengths:
         shares = [(index + rng.random()) / streams for index in range(streams)]
         rng.shuffle(shares)
         order = random.Random(f"{seed} {rung_index} trace")  # noqa: S311
-        met = order.choices(lengths, weights=[output for _, output in lengths], k=streams)
-        self._first = [_under_way(*pair, share) for pair, share in zip(met, shares, strict=True)]
-        self._coming = cycle(order.sample(lengths, k=len(lengths)))
+        numbers = range(len(lengths))
+        met = order.choices(numbers, weights=[output for _, output in lengths], k=streams)
+        self._first = [
+            _under_way(*lengths[number], share, number)
+            for number, share in zip(met, shares, strict=True)
+        ]
+        self._coming = cycle(order.sample(numbers, k=len(lengths)))
+        self._lengths = lengths
         self.longest = max(input_tokens + output for input_tokens, output in lengths)
 
     def first(self, stream: int) -> Asking:
@@ -84,9 +233,10 @@ class Lengths:
 
     def next(self) -> Asking:
         """The next request of whichever stream asks."""
-        return Asking(*next(self._coming))
+        number = next(self._coming)
+        return Asking(*self._lengths[number], 0, number)
 
 
-def _under_way(input_tokens: int, output_tokens: int, share: float) -> Asking:
+def _under_way(input_tokens: int, output_tokens: int, share: float, number: int) -> Asking:
     left = 1 + int(share * output_tokens)
-    return Asking(input_tokens, left, done=output_tokens - left)
+    return Asking(input_tokens, left, output_tokens - left, number)

@@ -17,13 +17,17 @@ from tuner.load.prompts import Asking, Prompts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """One request that was made, and its exchange as it came; nothing of it is decoded."""
+    """One request that was made, and its exchange as it came; nothing of it is decoded.
+
+    `prompt` is a hash of the recorded question that was asked, empty where none was.
+    """
 
     stream: int
     index: int
     input_tokens: int
     output_tokens: int
     raw: RawExchange
+    prompt: str = ""
 
 
 class Ending:
@@ -102,7 +106,7 @@ class Source(Protocol):
 class Asker:
     """Makes one request after another, with prompts of its own; keeps each with what came."""
 
-    def __init__(self, target: Target, prompts: Prompts) -> None:
+    def __init__(self, target: Target, prompts: Prompts[int] | Prompts[str]) -> None:
         self._dialect = DIALECTS[target.api]
         self._model = target.model
         self._prompts = prompts
@@ -113,7 +117,7 @@ class Asker:
         self, channel: Channel, asking: Asking, *, stream: int, index: int
     ) -> RawExchange:
         """Make a request and wait for its end; a failure stands in the exchange."""
-        prompt = self._prompts.next(asking.input_tokens + asking.done)
+        prompt = self._prompts.next(asking)
         body = self._dialect.body(self._model, prompt, asking.output_tokens)
         asked_s = perf_counter()
         self.under_way += 1
@@ -127,7 +131,8 @@ class Asker:
             Asked(
                 stream=stream,
                 index=index,
-                input_tokens=len(prompt),
+                input_tokens=asking.prompt_tokens,
+                prompt=self._prompts.name_of(asking),
                 output_tokens=asking.output_tokens,
                 raw=raw,
             )

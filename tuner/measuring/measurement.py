@@ -6,6 +6,8 @@ from itertools import pairwise
 
 from tuner.definitions.levels import level_words
 from tuner.frozen import Frozen
+from tuner.measuring.machine import MachineUse
+from tuner.measuring.observed import Doubt, Observed
 from tuner.measuring.replicas import Replicas
 
 ALONE = Replicas()
@@ -34,6 +36,7 @@ class RequestTiming:
     requested_tokens: int
     error: str | None = None
     text: str = ""
+    prompt: str = ""
 
 
 class Distribution(Frozen):
@@ -65,7 +68,8 @@ class RungMeasurement(Frozen):
     A latency is None where no request of the window could show it. Where one server stood for all
     replicas of a host, `streams` were played, all throughputs are those seen times `factor`, and
     everything else is that server's own. `instrument_lag_ms` is how much later than the kernel the
-    client read, in real milliseconds; it is in no other number.
+    client read, in real milliseconds; it is in no other number. `observed` is what the client saw
+    of itself, `machine` what the machine did meanwhile, `doubts` what either says against the rung.
     """
 
     concurrency: int | None = None
@@ -87,6 +91,14 @@ class RungMeasurement(Frozen):
     instrument_lag_ms: Distribution | None = None
     streams: int | None = None
     factor: float = 1.0
+    observed: Observed | None = None
+    machine: MachineUse | None = None
+    doubts: list[Doubt] = []
+
+    @property
+    def void(self) -> bool:
+        """Whether something speaks against its numbers that makes them worth nothing."""
+        return any(doubt.voids for doubt in self.doubts)
 
     @property
     def level(self) -> float:

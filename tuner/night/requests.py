@@ -1,4 +1,5 @@
-"""What is kept of each request of a trial: when and how much, without prompts or texts."""
+"""What is kept of each request of a trial: when and how much, without prompts or texts; of a
+recorded question a hash."""
 
 import gzip
 import json
@@ -27,5 +28,6 @@ def keep_requests(folder: Path, rung: Rung, timings: Iterable[RequestTiming]) ->
                 "input_tokens": timing.input_tokens,
                 "output_tokens": timing.output_tokens,
                 "error": timing.error,
+                **({"prompt": timing.prompt} if timing.prompt else {}),
             }
             out.write(json.dumps(line) + "\n")

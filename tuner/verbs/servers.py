@@ -16,7 +16,8 @@ from tuner.http.client import Http, needs_proxy, public_url, server_url
 from tuner.load import Api, Target
 from tuner.load.channels import open_channels
 from tuner.load.dialects import DIALECTS, Reply, decode
-from tuner.load.prompts import FIRST_ID
+from tuner.load.prompts import FIRST_ID, Prompt
+from tuner.load.words import WORDS
 from tuner.verbs.explain import EngineName
 
 APIS: tuple[Api, ...] = get_args(Api)
@@ -213,7 +214,8 @@ async def _generate(target: Target) -> Reply:
     url = target.base_url + dialect.path
     (channel,) = open_channels(url, 1, stall_s=_GENERATION_S, key=target.key)
     try:
-        prompt = list(range(FIRST_ID, FIRST_ID + _PROBE_TOKENS))
+        ids = list(range(FIRST_ID, FIRST_ID + _PROBE_TOKENS))
+        prompt: Prompt = ids if dialect.takes_ids else " ".join(WORDS[:_PROBE_TOKENS])
         return decode(
             await channel.post(dialect.body(target.model, prompt, _PROBE_TOKENS)), dialect
         )
