@@ -113,6 +113,16 @@ def test_what_cannot_be_killed_is_counted() -> None:
     assert processes.kill_all(lambda: [immortal], limit_s=0.1) == (set(), 1)
 
 
+def test_one_empty_look_is_no_proof_that_nothing_is_left(sleeper: subprocess.Popen[bytes]) -> None:
+    looks = iter([[], [processes.read(sleeper.pid)]])
+
+    def find() -> list[Process]:
+        return [process for process in next(looks, []) if process]
+
+    killed, survivors = processes.kill_all(find, limit_s=5.0)
+    assert ([each.pid for each in killed], survivors) == ([sleeper.pid], 0)
+
+
 def test_a_listening_socket_is_found_with_its_holder() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

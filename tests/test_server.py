@@ -9,59 +9,24 @@ from pathlib import Path
 import pytest
 
 from tests import victims
+from tests.starter import Starter, named_segment, starting
 from tests.victims import alive_with, free_port, owned, python, runaway, said, until
 from tuner.engines.base import LaunchCommand
 from tuner.errors import EngineError, HostError
 from tuner.hosts import processes
-from tuner.hosts.server import Server, default_run_root, sweep
-
-
-class Starter:
-    """Starts servers in a folder of their own and stops them all."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.root = folder / "root"
-        self.started: list[Server] = []
-
-    def __call__(
-        self,
-        command: LaunchCommand,
-        *,
-        port: int | None = None,
-        grace_s: float = 5.0,
-        lease_s: float = 30.0,
-        cores: tuple[int, ...] = (),
-    ) -> Server:
-        server = Server.start(
-            command,
-            folder=self.folder / f"server-{len(self.started)}",
-            port=port or free_port(),
-            tag="test",
-            grace_s=grace_s,
-            lease_s=lease_s,
-            cores=cores,
-            run_root=self.root,
-        )
-        self.started.append(server)
-        return server
+from tuner.hosts.server import default_run_root, sweep
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Starter]:
-    starter = Starter(tmp_path)
-    yield starter
-    for server in starter.started:
-        assert server.stop().survivors == 0
-        assert not alive_with(server.tag)
-    assert not list((starter.root / "servers").glob("*"))
+    with starting(tmp_path) as starter:
+        yield starter
 
 
 @pytest.fixture
 def segment() -> Iterator[str]:
-    name = f"tuner-test-{os.getpid()}-{time.monotonic_ns()}"
-    yield name
-    (Path("/dev/shm") / name).unlink(missing_ok=True)
+    with named_segment() as name:
+        yield name
 
 
 def test_a_server_listens_on_its_own_port_and_is_gone_after_the_with_block(start: Starter) -> None:
@@ -219,36 +184,23 @@ def test_a_server_starts_with_default_signal_handling(start: Starter) -> None:
     said(server, "SIG_DFL set()")
 
 
-def test_segments_of_the_tree_are_removed_even_after_sigkill(start: Starter, segment: str) -> None:
-    server = start(python(victims.MAPS_SEGMENT.format(names=[segment])))
-    record = start.root / "servers" / f"{server.tag}.json"
-    until(lambda: segment in record.read_text(), "the segment is noted")
-    os.kill(server.pid, signal.SIGKILL)
+def test_the_first_process_is_asked_before_the_others(start: Starter) -> None:
+    server = start(python(victims.TELLS_WHO_IS_ASKED.format(then="pass")), grace_s=1.0)
+    until(lambda: server.log().count("up") == 2, "both are up")
     report = server.stop()
-    assert report.segments == (f"/dev/shm/{segment}",)
-    assert not (Path("/dev/shm") / segment).exists()
+    asked = [line.split() for line in server.log().splitlines() if line.startswith("asked")]
+    assert [who for _, who, _ in asked] == ["leader", "child"]
+    assert float(asked[1][2]) - float(asked[0][2]) >= 0.5
+    assert (report.killed, report.survivors) == (2, 0)
 
 
-def test_segments_are_removed_even_when_server_and_supervisor_are_killed_at_once(
-    start: Starter, segment: str
-) -> None:
-    server = start(python(victims.MAPS_SEGMENT.format(names=[segment])))
-    record = start.root / "servers" / f"{server.tag}.json"
-    until(lambda: segment in record.read_text(), "the segment is noted")
-    os.kill(server._supervisor[0], signal.SIGSTOP)
-    os.kill(server.pid, signal.SIGKILL)
-    os.kill(server._supervisor[0], signal.SIGKILL)
-    until(lambda: server.exit_code() is not None, "the owner notices")
-    assert server.stop().segments == (f"/dev/shm/{segment}",)
-    assert not (Path("/dev/shm") / segment).exists()
-
-
-def test_a_segment_that_somebody_else_maps_stays(start: Starter, segment: str) -> None:
-    server = start(python(victims.MAPS_SEGMENT.format(names=[segment])))
-    said(server, "mapped")
-    with (Path("/dev/shm") / segment).open("rb"):
-        assert server.stop().segments == ()
-        assert (Path("/dev/shm") / segment).exists()
+def test_a_leader_that_is_left_alone_is_not_waited_for(start: Starter) -> None:
+    then = "child or os._exit(0)"  # the child ends when it is asked, the leader never
+    server = start(python(victims.TELLS_WHO_IS_ASKED.format(then=then)), grace_s=600.0)
+    until(lambda: server.log().count("up") == 2, "both are up")
+    report = server.stop()
+    assert (report.exit_code, report.killed, report.survivors) == (-signal.SIGKILL, 1, 0)
+    assert report.duration_s < 300
 
 
 def test_a_killed_supervisor_takes_its_server_along(start: Starter) -> None:
@@ -298,6 +250,7 @@ def test_sweep_finds_what_is_left_when_owner_and_supervisor_were_killed(
 ) -> None:
     program = victims.MAPS_SEGMENT.format(names=[segment])
     program = program.replace("time.sleep(600)", victims.HAS_RUNAWAY.format(then="time.sleep(600)"))
+    program = f"import tempfile; tempfile.mkstemp()\n{program}"
     stranger = start(python(victims.SLEEPS))
     with owned(tmp_path, program) as server:
         until(lambda: len(alive_with(server.tag)) >= 3, "the runaway is there")
@@ -310,6 +263,7 @@ def test_sweep_finds_what_is_left_when_owner_and_supervisor_were_killed(
         assert server.gone()
     assert (swept.tag, swept.killed, swept.survivors) == (server.tag, 1, 0)
     assert swept.segments == (f"/dev/shm/{segment}",)
+    assert not (tmp_path / "root" / "tmp" / server.tag.rpartition("-")[2]).exists()
     assert sweep(tmp_path / "root") == ()
     assert stranger.exit_code() is None
 

@@ -78,6 +78,36 @@ print("mapped", flush=True)
 time.sleep(600)
 """
 
+# A semaphore is mapped under a name that it loses before it gets its own.
+MAPS_SEMAPHORE = """
+import ctypes, time
+libc = ctypes.CDLL(None)
+libc.sem_open.restype = ctypes.c_void_p
+assert libc.sem_open(b"/{name}", 0o100, 0o600, 1)
+print("mapped", flush=True)
+time.sleep(600)
+"""
+
+LEAVES_FILES = """
+import pathlib, tempfile, time
+pathlib.Path(tempfile.gettempdir(), "socket").write_text("")
+print(tempfile.mkdtemp(), flush=True)
+time.sleep(600)
+"""
+
+# Says who was told to end, and when. The child stays until it is told itself.
+TELLS_WHO_IS_ASKED = """
+import os, signal, sys, time
+def told(*_):
+    print("asked", "child" if child == 0 else "leader", time.monotonic(), flush=True)
+    {then}
+child = os.fork()
+signal.signal(signal.SIGTERM, told)
+print("up", flush=True)
+while True:
+    time.sleep(600)
+"""
+
 
 def python(program: str, *arguments: object) -> LaunchCommand:
     """A command that runs a program text."""

@@ -4,23 +4,23 @@ Knows nothing of Ray: `tuner.hosts.cluster` runs it as an actor, one on each hos
 """
 
 import asyncio
-import fcntl
 import os
 import random
 import signal
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tuner.definitions.counted import counted
 from tuner.errors import HostError
-from tuner.hosts import gpus, processes, slots
+from tuner.hosts import gpus, port_locks, processes, slots
 from tuner.hosts.executor import HostInfo, Slot
 from tuner.hosts.job import JOB_VARIABLE, pack
 from tuner.hosts.leftovers import Swept, clear_job, records
+from tuner.hosts.port_locks import PortLock
 from tuner.hosts.server import default_run_root, sweep
 
 _SUPERVISORS_S = 10.0
@@ -48,7 +48,7 @@ class Settled:
 @dataclass(slots=True)
 class _Job:
     slot: Slot
-    locks: tuple[int, ...]
+    locks: tuple[PortLock, ...]
     notes: int = 0
     worker: tuple[int, int] | None = None
 
@@ -77,6 +77,7 @@ class Agent:
         # Not when the agent is made: what is raised there comes wrapped in words of Ray's.
         self._root = default_run_root()
         _refuse_unproven(self._root, sweep(self._root))
+        port_locks.sweep(self._root)
         found = gpus.find_gpus() if self._use_gpus else ()
         self._info = _describe(found, self._declared)
         server_cores, self._client_cores = slots.split_cores(sorted(os.sched_getaffinity(0)))
@@ -164,7 +165,7 @@ class Agent:
             self._table.quarantine(await asyncio.to_thread(self._undrained, used))
         self._table.give_back(job)
         if held and self._jobs.pop(job, None):  # not if it was settled twice at once
-            _release(held.locks)
+            port_locks.release(held.locks)
         return Settled(
             survivors=remains.survivors,
             unproven=remains.unproven,
@@ -194,15 +195,15 @@ class Agent:
                 return unreadable | held
             time.sleep(_TICK_S)
 
-    def _take_ports(self, blocks: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _take_ports(self, blocks: int) -> tuple[tuple[PortLock, ...], tuple[int, ...]]:
         """Blocks of free ports that no other tuner on this host has: the locks on them, the ports.
 
         Raises HostError where there are too few, OSError where they cannot be locked.
         """
-        locks: list[int] = []
+        locks: list[PortLock] = []
         taken: list[int] = []
         with ExitStack() as undo:
-            undo.callback(_release, locks)
+            undo.callback(port_locks.release, locks)
             for ports in slots.port_blocks(_ephemeral_range(), self._next_block, _reserved_ports()):
                 self._next_block += 1
                 lock = self._lock_block(ports)
@@ -219,25 +220,13 @@ class Agent:
             "net.ipv4.ip_local_reserved_ports",
         )
 
-    def _lock_block(self, ports: tuple[int, ...]) -> int | None:
+    def _lock_block(self, ports: tuple[int, ...]) -> PortLock | None:
         """The lock on a block, None where it or one of its ports is taken."""
-        folder = self._root / "ports"
-        folder.mkdir(exist_ok=True)
-        lock = os.open(folder / str(ports[0]), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(lock)
+        lock = port_locks.take(self._root, ports[0])
+        if lock is not None and not all(map(_port_free, ports)):
+            port_locks.release([lock])
             return None
-        if all(map(_port_free, ports)):
-            return lock
-        os.close(lock)
-        return None
-
-
-def _release(locks: Sequence[int]) -> None:
-    for lock in locks:
-        os.close(lock)
+        return lock
 
 
 def _describe(found: tuple[gpus.FoundGpu, ...], declared: int) -> HostInfo:
@@ -336,8 +325,6 @@ def _end_processes(job: str) -> int:
     for process in find():
         processes.send(process, signal.SIGTERM)
     end = time.monotonic() + _SUPERVISORS_S
-    while time.monotonic() < end:
-        if not find():
-            return 0
+    while time.monotonic() < end and find():
         time.sleep(_TICK_S)
     return processes.kill_all(find, _KILL_LIMIT_S)[1]

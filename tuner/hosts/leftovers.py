@@ -11,6 +11,7 @@ from typing import Any
 
 from tuner.errors import HostError
 from tuner.hosts import keeper, processes
+from tuner.hosts.belongings import remove_scratch
 from tuner.hosts.containers import Container
 from tuner.hosts.supervisor import KILL_LIMIT_S, TAG_VARIABLE
 
@@ -95,6 +96,7 @@ def clear(tag: str, path: Path, container: Container | None = None) -> Swept:
         keeper.remove(container, inside, KILL_LIMIT_S) if container else (0, 0, "")
     )
     removed = processes.remove_shared_memory(segments)
+    remove_scratch(record.get("scratch"))
     if not survivors and not left:
         path.unlink(missing_ok=True)
     return Swept(

@@ -15,6 +15,7 @@ PROC = Path("/proc")
 SHARED_MEMORY = "/dev/shm/"  # noqa: S108
 LISTEN = "0A"
 TICK_S = 0.05
+_LOOKS = 2
 
 
 class Process(NamedTuple):
@@ -107,15 +108,20 @@ def send(process: Process, signal_number: int) -> bool:
 def kill_all(find: Callable[[], list[Process]], limit_s: float) -> tuple[set[Process], int]:
     """SIGKILL what `find` finds until it finds nothing: (killed, survivors at the limit).
 
-    Repeated because a process may fork between being found and being killed.
+    Repeated because a process may fork between being found and being killed; one that forks and
+    ends while all are being listed hides its child from a single look, so that two are taken.
     """
     killed: set[Process] = set()
     end = time.monotonic() + limit_s
-    while found := find():
+    empty = 0
+    while empty < _LOOKS:
+        found = find()
         killed.update(process for process in found if send(process, signal.SIGKILL))
-        if time.monotonic() > end:
+        empty = 0 if found else empty + 1
+        if found and time.monotonic() > end:
             return killed, len(found)
-        time.sleep(TICK_S)
+        if empty < _LOOKS:
+            time.sleep(TICK_S)
     return killed, 0
 
 
@@ -152,15 +158,24 @@ def holders(inodes: set[str], pids: Iterable[int]) -> dict[str, int]:
 
 
 def shared_memory(pids: Iterable[int]) -> set[str]:
-    """Files of /dev/shm that any of the processes has open or mapped."""
+    """Files of /dev/shm that any of the processes has open or mapped.
+
+    A mapping is known by its inode: a semaphore is mapped under a name that it had before its own.
+    """
+    names = _segments_by_inode()
     found: set[str] = set()
     for pid in pids:
         found.update(name for name in _open_files(pid) if name.startswith(SHARED_MEMORY))
         for line in _read_bytes(pid, "maps").decode(errors="replace").splitlines():
-            _, mark, name = line.partition(SHARED_MEMORY)
-            if mark and not name.endswith(" (deleted)"):
-                found.add(SHARED_MEMORY + name)
-    return {name for name in found if not name.endswith(" (deleted)")}
+            if SHARED_MEMORY in line:
+                found.add(names.get(int(line.split(maxsplit=5)[4]), ""))
+    return {name for name in found if name and not name.endswith(" (deleted)")}
+
+
+def _segments_by_inode() -> dict[int, str]:
+    with suppress(OSError), os.scandir(SHARED_MEMORY) as entries:
+        return {entry.inode(): entry.path for entry in entries}
+    return {}
 
 
 def remove_shared_memory(names: Iterable[str]) -> list[str]:

@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
 from tuner.errors import EngineError, HostError
 from tuner.hosts import containers, leftovers, processes
+from tuner.hosts.belongings import environment
 from tuner.hosts.containers import Container, Runtime
 from tuner.hosts.job import JOB_VARIABLE
 from tuner.hosts.leftovers import default_run_root as default_run_root
@@ -110,9 +111,11 @@ class Server:
         refuse_taken(port)
         folder.mkdir(parents=True, exist_ok=True)
         tag = f"{re.sub(r'[^A-Za-z0-9_.-]', '-', tag)}-{secrets.token_hex(4)}"
-        record = leftovers.records(run_root or default_run_root()) / f"{tag}.json"
+        root = run_root or default_run_root()
+        record = leftovers.records(root) / f"{tag}.json"
+        scratch = root / "tmp" / tag.rpartition("-")[2]  # short: sockets with long names fail
         owner = _identity(os.getpid())
-        launched = _launched(command, tag, cores, owner, record.with_suffix(".cid"))
+        launched = _launched(command, tag, cores, owner, record.with_suffix(".cid"), scratch)
         spec = {
             "argv": list(launched.argv),
             "env": launched.env,
@@ -130,6 +133,7 @@ class Server:
             "kill_limit_s": KILL_LIMIT_S,
             "job": os.environ.get(JOB_VARIABLE),
             "container": launched.container.stored() if launched.container else None,
+            "scratch": None if launched.container else str(scratch),
         }
         owned = _port(command, port, tag, launched.container)
         server = cls(_start_supervisor(tag), spec, owned, launched.container)
@@ -312,12 +316,18 @@ class _Launched(NamedTuple):
 
 
 def _launched(
-    command: "LaunchCommand", tag: str, cores: Sequence[int], owner: tuple[int, int], cidfile: Path
+    command: "LaunchCommand",
+    tag: str,
+    cores: Sequence[int],
+    owner: tuple[int, int],
+    cidfile: Path,
+    scratch: Path,
 ) -> _Launched:
     """What the supervisor executes: the server itself, or the client of its container."""
     own = {**command.full_env, TAG_VARIABLE: tag, **_KEEP_ENVIRONMENT}
     if command.image is None:
-        return _Launched(command.full_argv, {**_inherited(), **own}, None)
+        env = environment(_inherited(), scratch)
+        return _Launched(command.full_argv, {**env, **own}, None)
     runtime = Runtime.here(command.image.runtime)
     containers.remove_abandoned(runtime)
     container = Container(runtime=runtime, name=f"tuner-{tag}", cidfile=str(cidfile), tag=tag)

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.hosts import processes
+from tuner.hosts.belongings import Belongings
 from tuner.hosts.containers import Container
 from tuner.hosts.keeper import Keeper
 from tuner.hosts.processes import Process
@@ -43,6 +44,8 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _TICK_S = 0.5
 _CLIENT_S = 5.0
+_LEADER_S = 3.0
+_ALONE_S = 0.5
 _CANNOT_EXECUTE = 127
 _ASKED = "asked to stop"
 
@@ -60,9 +63,7 @@ class Supervisor:
         self.exit_code: int | None = None
         self.why = ""
         self.renewed_at = time.monotonic()
-        self.segments: set[str] = set()
-        self.segments_before = _segment_names()
-        self.segments_changed_at = -1.0
+        self.belongings = Belongings(spec.get("scratch"))
         container = Container.restored(spec.get("container"))
         self.keeper = Keeper(container, Path(spec["log"])) if container else None
 
@@ -99,6 +100,7 @@ class Supervisor:
         self.why = self.why or "the supervisor was told to terminate"
 
     def _start(self) -> None:
+        self.belongings.prepare()
         with Path(self.spec["log"]).open("wb") as log:
             process = subprocess.Popen(
                 self.spec["argv"],
@@ -130,7 +132,9 @@ class Supervisor:
                 if 0 in readable:
                     self._hear(os.read(0, 4096))
             self._reap()
-            self._note_segments()
+            if self.belongings.look(self._tree):
+                # Who clears up after a killed supervisor can know them from there alone.
+                self._write_record()
             if self.keeper and self.exit_code is None:
                 self.keeper.look()
             if self.exit_code is not None:
@@ -170,26 +174,10 @@ class Supervisor:
         self._reap()
         return processes.tree(TAG_VARIABLE, self.spec["tag"], [os.getpid()])
 
-    def _note_segments(self) -> None:
-        """Remember which segments the tree has mapped: once it is dead nobody can tell."""
-        changed_at = _segments_changed_at()
-        if changed_at == self.segments_changed_at:
-            return
-        self.segments_changed_at = changed_at
-        if _segment_names() - self.segments_before - self.segments:
-            self._add_segments(self._tree())
-
-    def _add_segments(self, tree: list[Process]) -> None:
-        held = processes.shared_memory(process.pid for process in tree) - self.segments_before
-        if held - self.segments:
-            self.segments |= held
-            # Who clears up after a killed supervisor can know them from there alone.
-            self._write_record()
-
     def _finish(self) -> None:
         began = time.monotonic()
         tree = self._tree()
-        self._add_segments(tree)
+        self.belongings.add(tree)
         if self.keeper and self.keeper.stop(self._grace_s()):
             # It says how the container ended, which a client that is told to end does not.
             self._wait(lambda: self.exit_code is None and bool(self._tree()), _CLIENT_S)
@@ -202,7 +190,7 @@ class Supervisor:
             duration_s=time.monotonic() - began,
             killed=len(killed) + inside,
             survivors=survivors + left,
-            segments=processes.remove_shared_memory(self.segments),
+            segments=self.belongings.remove(),
             unproven=unproven,
         )
 
@@ -211,16 +199,32 @@ class Supervisor:
         return grace_s
 
     def _terminate(self, tree: list[Process]) -> None:
+        """Ask the first process, which knows best how to end the others, then all of them."""
         if not tree:
             return
-        if self.exit_code is None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.server, signal.SIGTERM)
+        end = time.monotonic() + self._grace_s()
         for process in tree:
-            processes.send(process, signal.SIGTERM)
             # A stopped process hears nothing until it is continued.
             processes.send(process, signal.SIGCONT)
-        self._wait(lambda: bool(self._tree()), self._grace_s())
+        if self.exit_code is None:
+            self._signal(tree, lambda process: process.pid == self.server)
+            self._wait(self._lives, min(_LEADER_S, self._grace_s() / 2))
+        self._signal(self._tree(), lambda process: process.pid != self.server)
+        self._wait(lambda: bool(self._others()), end - time.monotonic())
+        # A leader that was left alone has nothing more to end: SGLang's sleeps on for seconds.
+        left_s = end - time.monotonic()
+        self._wait(self._lives, min(_ALONE_S, left_s) if len(tree) > 1 else left_s)
+
+    def _signal(self, tree: list[Process], whom: Callable[[Process], bool]) -> None:
+        for process in filter(whom, tree):
+            processes.send(process, signal.SIGTERM)
+
+    def _lives(self) -> bool:
+        """Whether the server's first process is still there."""
+        return any(process.pid == self.server for process in self._tree())
+
+    def _others(self) -> list[Process]:
+        return [process for process in self._tree() if process.pid != self.server]
 
     def _wait(self, while_: Callable[[], bool], limit_s: float) -> None:
         end = time.monotonic() + limit_s
@@ -234,7 +238,7 @@ class Supervisor:
         with suppress(OSError), Path(self.spec["log"]).open("ab") as log:
             log.write(f"{text}\n".encode())
         _tell({"event": "failed", "error": text})
-        self._report(duration_s=0.0, killed=0, survivors=0, segments=[])
+        self._report(duration_s=0.0, killed=0, survivors=0, segments=self.belongings.remove())
 
     def _report(self, **facts: Any) -> None:
         report = {"exit_code": self.exit_code, "reason": self.why, **facts}
@@ -252,25 +256,12 @@ class Supervisor:
             "server": self.server,
             "port": self.spec["port"],
             "log": self.spec["log"],
-            "segments": sorted(self.segments),
+            "segments": sorted(self.belongings.segments),
+            "scratch": self.belongings.scratch,
             "job": self.spec.get("job"),
             "container": self.spec.get("container"),
         }
         _write_json(self.spec["record"], record)
-
-
-def _segment_names() -> set[str]:
-    try:
-        return {str(path) for path in Path(processes.SHARED_MEMORY).iterdir()}
-    except OSError:
-        return set()
-
-
-def _segments_changed_at() -> float:
-    try:
-        return Path(processes.SHARED_MEMORY).stat().st_mtime
-    except OSError:
-        return 0.0
 
 
 def _write_json(path: str, value: dict[str, Any]) -> None:
