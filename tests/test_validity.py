@@ -5,9 +5,13 @@ from typing import Any
 import pytest
 
 from tuner.definitions.slo import Slo
-from tuner.measuring import validity
+from tuner.measuring import client_rules, machine_rules, window_rules
+from tuner.measuring.enough import too_few
+from tuner.measuring.machine import MachineUse
 from tuner.measuring.measurement import Distribution, RequestTiming, RungMeasurement
-from tuner.measuring.validity import RULES, Doubt, Observed, doubts, observe
+from tuner.measuring.observed import Doubt, Observed
+from tuner.measuring.observing import observe
+from tuner.measuring.validity import RULES, doubts, trial_doubts
 
 
 def distribution(count: int = 500) -> Distribution:
@@ -132,22 +136,57 @@ def test_streams_that_ask_again_too_late():
 
 
 def test_a_client_without_room():
-    doubt = only(rung(), seen(cpu_share=0.93))
-    assert (doubt.rule, doubt.voids, doubt.found, doubt.limit) == ("client_cpu", True, 0.93, 0.8)
-    assert doubt.said == "the client used 93% of its core, 80% are its limit"
-    assert not only(rung(), seen(cpu_share=0.6)).voids
+    doubt = only(rung(), seen(cpu_share=0.97))
+    assert (doubt.rule, doubt.voids, doubt.found, doubt.limit) == ("client_cpu", True, 0.97, 0.95)
+    assert doubt.said == "the client used 97% of its core, 95% are its limit"
+    assert not only(rung(), seen(cpu_share=0.93)).voids
+    assert only(rung(), seen(cpu_share=0.93, stamped=False)).voids
 
 
 def test_a_client_that_waits_for_a_core():
     doubt = only(rung(), seen(wait_share=0.4))
     assert (doubt.rule, doubt.voids) == ("client_wait", True)
-    assert doubt.said == ("the client waited for a core in 40% of the window, at most 10% may be")
+    assert doubt.said == ("the client waited for a core in 40% of the window, at most 25% may be")
+    assert not only(rung(), seen(wait_share=0.2)).voids
+    assert only(rung(), seen(wait_share=0.2, stamped=False)).voids
+
+
+def test_a_busy_client_that_reads_several_events_at_once():
+    """Their gaps are guesses; of a client with room it is the server that sends them together."""
+    assert doubts(rung(), seen(together=0.5), [Slo.parse("itl_ms p99 <= 50")]) == []
+    remark, cause = doubts(rung(), seen(together=0.5, cpu_share=0.7))
+    assert (cause.rule, remark.rule, cause.voids, remark.voids) == (
+        *("together", "client_cpu", False, False),
+    )
+    void, _ = doubts(rung(), seen(together=0.5, cpu_share=0.7), [Slo.parse("itl_ms p99 <= 50")])
+    assert (void.rule, void.voids, void.found, void.limit) == ("together", True, 0.5, 0.05)
 
 
 def test_fewer_requests_under_way_than_the_rung_is_named_for():
     doubt = only(rung(), seen(in_flight=3.5))
     assert (doubt.rule, doubt.voids, doubt.found, doubt.limit) == ("reached", True, 3.5, 3.8)
     assert doubt.said == "3.5 requests were under way on average, at least 3.8 must"
+    assert doubts(rung(streams=2, factor=2.0), seen(in_flight=2.0)) == []
+
+
+def test_what_is_missing_after_failures_is_the_servers_own_doing():
+    (doubt,) = doubts(rung(requests_failed=1, first_error="reset"), seen(in_flight=3.5))
+    assert doubt.rule == "errors"
+
+
+def test_a_window_that_opened_before_the_server_had_settled():
+    doubt = only(rung(), seen(stable=False, warmup_s=20.0))
+    assert (doubt.rule, doubt.voids, doubt.found) == ("warm_up", True, 20.0)
+    assert doubt.said == (
+        "throughput still moved in one direction when the window opened, after 20 s of warm-up"
+    )
+
+
+def test_a_ramp_over_the_whole_window_is_drift():
+    """Its halves have a large spread of their own, which is no noise."""
+    doubt = only(rung(), seen(slice_tok_s=[90.0 + 2 * n for n in range(10)]))
+    assert (doubt.rule, doubt.voids) == ("drift", True)
+    assert doubt.found == pytest.approx(0.106, abs=0.001)
 
 
 def test_a_server_that_still_warms_up():
@@ -176,17 +215,100 @@ def test_noise_and_small_differences_are_no_drift(slices):
 
 
 def test_what_voids_comes_first():
-    found = doubts(rung(ttft_ms=distribution(99)), seen(cpu_share=0.9, in_flight=1.0))
+    found = doubts(rung(ttft_ms=distribution(99)), seen(cpu_share=0.99, in_flight=1.0))
     assert [doubt.voids for doubt in found] == [True, True, False]
 
 
-def test_every_rule_of_the_module_is_asked():
+def test_a_gpu_that_is_slowed_down():
+    doubt = only(rung(machine=MachineUse(throttled={"hw_thermal": 0.4, "sw_thermal": 0.1})), seen())
+    assert (doubt.rule, doubt.voids, doubt.found, doubt.limit) == ("throttled", True, 0.4, 0.05)
+    assert (
+        doubt.said == "a GPU was slowed down (hw_thermal) in 40% of the window, at most 5% may be"
+    )
+    assert not only(rung(machine=MachineUse(throttled={"power_brake": 0.04})), seen()).voids
+    assert doubts(rung(machine=MachineUse(throttled={"power_cap": 1.0})), seen()) == []
+
+
+def test_a_gpu_that_is_shared():
+    doubt = only(rung(machine=MachineUse(foreign_pids=[17, 18])), seen())
+    assert (doubt.rule, doubt.voids, doubt.found, doubt.limit) == ("shared", True, 2, 0)
+    assert doubt.said == "2 foreign processes computed on its GPUs (pid 17, 18), none may"
+
+
+@pytest.mark.parametrize(
+    ("use", "voids", "said"),
+    [
+        ({"swapped_bytes_s": 3e6}, True, "the host swapped 3.0 MB/s, at most 1 may be"),
+        (
+            {"memory_stall_share": 0.2, "available_memory_mb": 1.0, "host_memory_mb": 1000.0},
+            True,
+            "tasks waited for memory in 20% of the window, at most 5% may be",
+        ),
+        (
+            {"available_memory_mb": 10.0, "host_memory_mb": 1000.0},
+            False,
+            "only 10 MB of the host's memory were left (1.0%)",
+        ),
+    ],
+)
+def test_a_host_without_memory(use, voids, said):
+    doubt = only(rung(machine=MachineUse(**use)), seen())
+    assert (doubt.rule, doubt.voids, doubt.said) == ("memory", voids, said)
+
+
+def test_what_nobody_observed_raises_no_doubt():
+    assert doubts(rung(machine=MachineUse()), seen()) == []
+    fine = MachineUse(
+        swapped_bytes_s=0.0,
+        memory_stall_share=0.01,
+        available_memory_mb=500.0,
+        host_memory_mb=1000.0,
+    )
+    assert doubts(rung(machine=fine), seen()) == []
+
+
+def test_a_trial_is_not_void_for_what_its_configuration_does():
+    """Errors and short answers refuse a configuration; a rung that saw no request end is scored."""
+    broken = rung(requests_completed=95, requests_failed=5, first_error="status 503")
+    assert trial_doubts(broken, seen(short=50)) == []
+    assert trial_doubts(rung(requests_completed=0), seen()) == []
+    assert [d.rule for d in trial_doubts(rung(), seen(late_ms=25.0))] == ["lateness"]
+
+
+def test_every_rule_is_asked():
     rules = {
         name
-        for name, value in vars(validity).items()
-        if callable(value) and getattr(value, "__annotations__", {}).get("return") == list[Doubt]
+        for module in (client_rules, window_rules, machine_rules)
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and getattr(value, "__annotations__", {}).get("return") == list[Doubt]
     }
-    assert {rule.__name__ for rule in RULES} == rules - {"doubts"}
+    assert {rule.__name__ for rule in RULES} == rules
+
+
+@pytest.mark.parametrize(
+    ("slo", "values", "few"),
+    [
+        ("ttft_ms p99 <= 500", {"count": 3, "p50": 9000.0}, 3),
+        ("ttft_ms p99 <= 500", {"count": 10, "p50": 9000.0}, None),
+        ("ttft_ms p99 <= 500", {"count": 99, "p50": 499.0}, 99),
+        ("ttft_ms p99 <= 500", {"count": 100, "p50": 1.0}, None),
+        ("ttft_ms p50 <= 500", {"count": 2, "p50": 1.0}, None),
+        ("ttft_ms p99 >= 500", {"count": 50, "p50": 1.0}, 50),
+        ("output_tok_s >= 5", {"count": 1}, None),
+    ],
+)
+def test_too_few_values_neither_keep_nor_break_a_limit(slo, values, few):
+    """But half of ten or more beyond it break it: no tail could bring them back."""
+    ttft = distribution().model_copy(update=values)
+    assert too_few(Slo.parse(slo), rung(ttft_ms=ttft)) == few
+
+
+def test_what_outlasts_its_limit_breaks_it():
+    """No request came to its end within 10 s: none took less than that."""
+    assert too_few(Slo.parse("e2e_ms p99 <= 9000"), rung(e2e_ms=None)) is None
+    assert too_few(Slo.parse("e2e_ms p99 <= 11000"), rung(e2e_ms=None)) == 0
+    assert too_few(Slo.parse("ttft_ms p99 <= 9000"), rung(ttft_ms=None)) == 0
 
 
 def test_what_the_client_sees_of_itself_in_a_window():
@@ -213,3 +335,16 @@ def test_a_window_without_length_or_requests_is_observed_too():
     assert observe([], start_s=1.0, end_s=1.0).slice_tok_s == []
     empty = observe([], start_s=0.0, end_s=1.0)
     assert (empty.in_flight, empty.late_ms, empty.cycle_ms, empty.short) == (0, None, None, 0)
+
+
+def test_a_rehearsal_forgives_a_late_stream():
+    timings = [request(0, 0, 0.0, 1.0), request(0, 1, 1.01, 2.01), request(0, 2, 2.03, 3.0)]
+    found = observe(timings, start_s=0.5, end_s=3.0, forgiven_s=0.015)
+    assert found.late_ms == pytest.approx((0 + 5) / 2)
+    assert found.in_flight == pytest.approx((2.5 - 0.005) / 2.5)
+
+
+def test_events_of_one_read_are_counted():
+    events = ((1.0, 1), (1.1, 1), (1.1, 1), (1.2, 1), (5.0, 1))
+    found = observe([request(0, 0, 0.9, None, events=events)], start_s=0.0, end_s=2.0)
+    assert found.together == pytest.approx(1 / 3)

@@ -22,10 +22,12 @@ window and a request of every stream have passed.
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import combinations, pairwise
+from itertools import pairwise
 from math import sqrt
-from statistics import fmean, median, stdev
+from statistics import fmean, stdev
 from typing import Literal
+
+from tuner.measuring.trend import change_share, kendall_s
 
 LONGEST_WARMUP = 4
 """Times the warm-up that was asked for: a ramp that takes longer is what is measured."""
@@ -127,13 +129,7 @@ class Pace:
 
 def trend(slices: Sequence[float]) -> bool:
     """Whether a rate moves in one direction, surely and by more than `TREND_SHARE` in all."""
-    pairs = list(combinations(range(len(slices)), 2))
-    s = sum((slices[j] > slices[i]) - (slices[j] < slices[i]) for i, j in pairs)
-    if abs(s) < TREND_S:
-        return False
-    slope = median((slices[j] - slices[i]) / (j - i) for i, j in pairs)
-    level = fmean(slices)
-    return level > 0 and abs(slope) * (len(slices) - 1) > TREND_SHARE * level
+    return abs(kendall_s(slices)) >= TREND_S and abs(change_share(slices)) > TREND_SHARE
 
 
 def jump(slices: Sequence[float]) -> bool:

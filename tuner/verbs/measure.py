@@ -19,7 +19,9 @@ from tuner.frozen import Frozen
 from tuner.http.client import Http
 from tuner.load import Api, Played, RungPlan, play, run
 from tuner.measuring.measurement import RungMeasurement, measure
-from tuner.measuring.validity import Doubt, Observed, doubts, observe
+from tuner.measuring.observed import Doubt, Observed
+from tuner.measuring.observing import observe
+from tuner.measuring.validity import doubts
 from tuner.verbs.explain import EngineName
 from tuner.verbs.servers import Found, find, key_of
 from tuner.verdicts.score import slo_breaches

@@ -1,0 +1,120 @@
+"""Rules about the client: was the load offered that was asked for, and did it hear in time?"""
+
+from collections.abc import Sequence
+
+from tuner.definitions.slo import Slo
+from tuner.measuring.measurement import RungMeasurement
+from tuner.measuring.observed import Doubt, Observed
+
+LATE_SHARE = 0.01
+"""Of a request's time, spent between an answer's end and the next request on its stream: so much
+less load is offered than was asked for."""
+CPU_SHARE = 0.95
+UNSTAMPED_CPU_SHARE = 0.8
+BUSY_SHARE = 0.5
+"""Of one core, which is all that one event loop can use: above a half events begin to queue. Where
+the kernel stamps what it receives, only a core that is full bends a number."""
+WAIT_SHARE = 0.1
+STARVED_SHARE = 0.25
+"""Of the window, spent ready to run without a core to run on."""
+TOGETHER_SHARE = 0.05
+"""Of events, read with a later one by a busy client: their gaps are guesses, and one in twenty is
+the 95th percentile."""
+REACHED_SHARE = 0.95
+
+
+def lateness(rung: RungMeasurement, seen: Observed, slos: Sequence[Slo]) -> list[Doubt]:
+    """Each stream asks again at once: a client that is late offers less load than it says."""
+    if not seen.cycle_ms or seen.late_ms is None:
+        return []
+    share = seen.late_ms / seen.cycle_ms
+    if share <= LATE_SHARE:
+        return []
+    return [
+        Doubt.of(
+            "lateness",
+            rung.said,
+            share,
+            LATE_SHARE,
+            f"streams asked again {seen.late_ms:.3g} ms late on average (p99 "
+            f"{seen.late_p99_ms:.3g} ms), {share:.1%} of a request's {seen.cycle_ms:.4g} ms, at "
+            f"most {LATE_SHARE:.0%} may be",
+            "Give the client a core of its own, or run it on another machine.",
+        )
+    ]
+
+
+def client_cpu(rung: RungMeasurement, seen: Observed, slos: Sequence[Slo]) -> list[Doubt]:
+    """The client itself had room: a full core stamps late and hides what the server could do."""
+    if seen.cpu_share is None or seen.cpu_share <= BUSY_SHARE:
+        return []
+    limit = CPU_SHARE if seen.stamped else UNSTAMPED_CPU_SHARE
+    return [
+        Doubt.of(
+            "client_cpu",
+            rung.said,
+            seen.cpu_share,
+            limit,
+            f"the client used {seen.cpu_share:.0%} of its core, {limit:.0%} are its limit",
+            "Latencies may be the client's own: run fewer streams a client, on a faster core.",
+            voids=seen.cpu_share > limit,
+        )
+    ]
+
+
+def client_wait(rung: RungMeasurement, seen: Observed, slos: Sequence[Slo]) -> list[Doubt]:
+    """The client had a core when it needed one."""
+    if seen.wait_share is None or seen.wait_share <= WAIT_SHARE:
+        return []
+    limit = STARVED_SHARE if seen.stamped else WAIT_SHARE
+    return [
+        Doubt.of(
+            "client_wait",
+            rung.said,
+            seen.wait_share,
+            limit,
+            f"the client waited for a core in {seen.wait_share:.0%} of the window, at most "
+            f"{limit:.0%} may be",
+            "Stop what else runs here, or pin the client: taskset -c N tuner ...",
+            voids=seen.wait_share > limit,
+        )
+    ]
+
+
+def together(rung: RungMeasurement, seen: Observed, slos: Sequence[Slo]) -> list[Doubt]:
+    """Each event has its own time of arrival: a busy client reads several at once."""
+    busy = (seen.cpu_share or 0) > BUSY_SHARE or (seen.wait_share or 0) > WAIT_SHARE
+    if not busy or (seen.together or 0) <= TOGETHER_SHARE:
+        return []
+    return [
+        Doubt.of(
+            "together",
+            rung.said,
+            seen.together or 0,
+            TOGETHER_SHARE,
+            f"a busy client read {seen.together:.1%} of events with a later one, at most "
+            f"{TOGETHER_SHARE:.0%} may be",
+            "Gaps between tokens are guesses: give the client a core of its own.",
+            voids=any(slo.metric == "itl_ms" for slo in slos),
+        )
+    ]
+
+
+def reached(rung: RungMeasurement, seen: Observed, slos: Sequence[Slo]) -> list[Doubt]:
+    """As many requests were under way as the rung is named for.
+
+    Streams wait on purpose after a failure: what then is missing is the server's own doing.
+    """
+    limit = 0.0 if rung.concurrency is None else REACHED_SHARE * rung.played
+    if seen.in_flight >= limit or rung.requests_failed:
+        return []
+    return [
+        Doubt.of(
+            "reached",
+            rung.said,
+            seen.in_flight,
+            limit,
+            f"{seen.in_flight:.1f} requests were under way on average, at least {limit:.4g} must",
+            "Streams could not connect or were late: see ulimit -n on both sides.",
+        )
+    ]
