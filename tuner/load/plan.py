@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from tuner.definitions.models import Api as Api
 from tuner.definitions.models import Objective, Prefix
 from tuner.definitions.slo import least_requests
+from tuner.load.pace import Ended
 from tuner.load.prompts import WordRate
 from tuner.measuring.measurement import ALONE, RequestTiming
 from tuner.measuring.replicas import Replicas
@@ -94,7 +95,10 @@ class Played:
     `start_s` and `end_s` are the window, cut short where nobody answered any more; `load_samples`
     are (time, running, queued) as the engine counted. Requests under way at the end were cut:
     they have neither `done_s` nor `error`. `lags_s` are how much later than the kernel the client
-    read what came to the window's requests, in real seconds.
+    read what came to the window's requests, in real seconds; `stamped` says whether the kernel told
+    at all. `cpu_share` and `wait_share` are of one core, of the busiest of `processes` over the
+    window, None where unknown. The window opened after `warmup_s`, `stable` where throughput had no
+    trend any more, and `ended` when its time was up or throughput was known tightly enough.
     """
 
     timings: tuple[RequestTiming, ...]
@@ -102,3 +106,10 @@ class Played:
     end_s: float
     load_samples: tuple[tuple[float, float, float], ...]
     lags_s: tuple[float, ...] = ()
+    stamped: bool = True
+    cpu_share: float | None = None
+    wait_share: float | None = None
+    processes: int = 1
+    warmup_s: float = 0.0
+    stable: bool = True
+    ended: Ended = "time"
