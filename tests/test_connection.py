@@ -229,7 +229,15 @@ def test_a_kept_connection_that_the_server_closed_is_stale():
     assert "closed the idle connection" in str(second.error)
 
 
-@pytest.mark.parametrize("tail", [b"HTTP/1.1 200 OK\r\n", OK + b"content-length: 0\r\n\r\n", b"?"])
+@pytest.mark.parametrize(
+    "tail",
+    [
+        b"HTTP/1.1 200 OK\r\n",
+        OK + b"content-length: 0\r\n\r\n",
+        OK + b"content-length: 3\r\n\r\nabc",
+        b"?",
+    ],
+)
 def test_more_than_was_asked_for_ends_the_connection(tail):
     async def ask():
         sent = OK + b"content-length: 2\r\n\r\nok" + tail

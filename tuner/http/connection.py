@@ -8,6 +8,7 @@ does not show up as the server's latency.
 import asyncio
 import errno
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
 
@@ -63,6 +64,8 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._wire: Wire
         self._parser: httptools.HttpResponseParser
+        self._feed: Callable[[bytes], None]
+        self._chunks: list[tuple[float, bytes]] = []
         self._finished: asyncio.Future[None]
         self._changed: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -132,11 +135,13 @@ class Connection:
             raise RuntimeError(f"{self.where}: a second request before the first was answered")
         self._finished = self._loop.create_future()
         self._parser = httptools.HttpResponseParser(self)
+        self._feed = self._parser.feed_data
         self._head = head
         self._ends_with_connection = False
         self._exchanges += 1
         self._received = 0
         raw = self._raw = RawExchange(sent_s=perf_counter())
+        self._chunks = raw.chunks
         if self.closed:
             raw.stale = True
             self._fail(HttpUnreachable(f"{self.where}: the server closed the idle connection"))
@@ -169,20 +174,29 @@ class Connection:
 
     def heard_bytes(self, data: bytes, at_s: float, lag_s: float | None) -> None:
         """Find the pieces of the body in what arrived at that time."""
-        if self._raw is None:
+        raw = self._raw
+        if raw is None:
             self.cut()  # nobody asked: what follows could not be told from an answer
             return
-        self._now = at_s
+        self._now = max(at_s, self._now)  # two clocks read one after the other are not exact
         if lag_s is not None:
-            self._raw.lags_s.append(lag_s)
+            raw.lags_s.append(lag_s)
         try:
-            self._parser.feed_data(data)
+            self._feed(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as exc:
             self._fail(
                 HttpProtocolError(
                     f"{self.where}: expected an HTTP answer, found {data[:60]!r} ({exc})"
                 )
             )
+            return
+        self._received += len(data)
+        if self._received > MAX_BODY_BYTES and self._raw is not None:
+            self._fail(
+                HttpProtocolError(f"{self.where}: an answer of more than {MAX_BODY_BYTES} bytes")
+            )
+        elif self._changed is not None:
+            self._wake()
 
     def lost(self, exc: OSError | None) -> None:
         """End the exchange under way: complete only where its body ends with the connection."""
@@ -230,16 +244,8 @@ class Connection:
         self._wake()
 
     def on_body(self, body: bytes) -> None:
-        """Keep a piece of the body with the time of its read; a body without end is cut off."""
-        if self._raw is not None:
-            self._raw.chunks.append((self._now, body))
-            self._received += len(body)
-            if self._received > MAX_BODY_BYTES:
-                message = f"{self.where}: an answer of more than {MAX_BODY_BYTES} bytes"
-                self._fail(HttpProtocolError(message))
-                return
-            if self._changed is not None:
-                self._wake()
+        """Keep a piece of the body with the time of its read."""
+        self._chunks.append((self._now, body))
 
     def on_message_complete(self) -> None:
         """End the exchange, unless this was only a 1xx."""
@@ -270,7 +276,7 @@ class Connection:
     def _end(self) -> None:
         if self._raw is None:
             return
-        self._raw = None
+        self._raw, self._chunks = None, []
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -13,8 +13,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import perf_counter, time_ns
 
+from tuner.http.readers import Readers
+
 _SO_TIMESTAMPNS = 35  # asm-generic/socket.h; the socket module does not name it
 _TIMESPEC = struct.Struct("@ll")
+_unpacked = _TIMESPEC.unpack
 _ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
 _READ_BYTES = 1 << 16
 _LONGEST_LAG_NS = 60_000_000_000
@@ -36,7 +39,9 @@ class Wire:
         self._heard = heard
         self._lost = lost
         self._unsent = b""
-        self._loop.add_reader(sock, self._readable)
+        self._recvmsg = sock.recvmsg
+        self._readers = Readers.of(self._loop)
+        self._readers.add(sock.fileno(), self._readable)
 
     @classmethod
     async def open(cls, host: str, port: int, heard: Heard, lost: Lost) -> "Wire":
@@ -73,24 +78,28 @@ class Wire:
     def abort(self) -> None:
         """Let go of the socket at once; nothing is told any more."""
         if self._sock.fileno() >= 0:
-            self._loop.remove_reader(self._sock)
-            self._loop.remove_writer(self._sock)
+            self._readers.remove(self._sock.fileno())
+            if self._unsent:
+                self._loop.remove_writer(self._sock)
             self._sock.close()
 
     def _readable(self) -> None:
         try:
-            data, ancillary, _, _ = self._sock.recvmsg(_READ_BYTES, _ANCILLARY_BYTES)
+            data, ancillary, _, _ = self._recvmsg(_READ_BYTES, _ANCILLARY_BYTES)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as exc:
             self._break(exc)
             return
-        now_s = perf_counter()
+        now_s, now_ns = (
+            perf_counter(),
+            time_ns(),
+        )  # one instant: what comes between is taken for lag
         if not data:
             self._break(None)
             return
-        lag_s = _lag_s(ancillary)
-        self._heard(data, now_s - (lag_s or 0.0), lag_s)
+        lag_s = lag_of(ancillary, now_ns)
+        self._heard(data, now_s if lag_s is None else now_s - lag_s, lag_s)
 
     def _writable(self) -> None:
         data, self._unsent = self._unsent, b""
@@ -119,11 +128,14 @@ async def _connected(
     return sock
 
 
-def _lag_s(ancillary: list[tuple[int, int, bytes]]) -> float | None:
-    """How long ago the kernel had the data, by its clock of wall time, which the stamp is of."""
-    for level, kind, payload in ancillary:
-        if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
-            seconds, nanoseconds = _TIMESPEC.unpack_from(payload)
-            lag_ns = time_ns() - seconds * 1_000_000_000 - nanoseconds
+def lag_of(ancillary: list[tuple[int, int, bytes]], now_ns: int) -> float | None:
+    """How long ago, in seconds, the kernel had what was read; None where it did not say.
+
+    Its stamp is of the clock of wall time, as `now_ns` must be.
+    """
+    for _, kind, payload in ancillary:
+        if kind == _SO_TIMESTAMPNS:  # nothing else was asked for
+            seconds, nanoseconds = _unpacked(payload)
+            lag_ns = now_ns - seconds * 1_000_000_000 - nanoseconds
             return lag_ns / 1e9 if 0 <= lag_ns < _LONGEST_LAG_NS else None
     return None

@@ -15,5 +15,12 @@ def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    results: list[Result] = []
+
+    async def keep() -> None:
+        # A result of the task itself would be written out as text when Runner restores SIGINT.
+        results.append(await coroutine)
+
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(coroutine)
+        runner.run(keep())
+    return results[0]
