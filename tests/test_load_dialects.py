@@ -68,7 +68,11 @@ def test_chat_asks_one_message_for_exactly_so_many_greedy_tokens():
 
 def test_who_speaks_is_no_token_of_a_chat():
     raw = exchange(
-        opening(0), delta(1, content="a"), delta(3, "length", content="bc"), last_usage(3), b"[DONE]"
+        opening(0),
+        delta(1, content="a"),
+        delta(3, "length", content="bc"),
+        last_usage(3),
+        b"[DONE]",
     )
     assert decode(raw, CHAT) == Reply(events=((2, 1), (3, 2)), input_tokens=7, text="abc")
     raw = exchange(opening(), delta(content="a"), delta(content="b"), last_usage(6), b"[DONE]")
@@ -329,7 +333,9 @@ def bodies() -> list[tuple[Dialect, bytes, Reply]]:
         (GENERATE, exchange(native("a", 1), native("ab", 3, {"type": "length"}), b"[DONE]")),
         (
             CHAT,
-            exchange(opening(0), delta(2, content="a"), delta(3, "length", reasoning="b"), b"[DONE]"),
+            exchange(
+                opening(0), delta(2, content="a"), delta(3, "length", reasoning="b"), b"[DONE]"
+            ),
         ),
     ]
     return [(dialect, raw.body, decode(raw, dialect)) for dialect, raw in valid]

@@ -125,8 +125,10 @@ class Engine(Protocol):
     """True where nothing that is measured is a benchmark; every output then says so."""
     time_scale: float
     """Surface seconds per real second; 1.0 for every real engine."""
+    turnaround_s: float
+    """How late (real) a stream may ask again without its noticing; 0.0 for every real engine."""
     api: "Api"
-    """How load is spoken: OpenAI's /v1/completions, or SGLang's /generate."""
+    """How load is spoken where the objective does not say."""
     served_model: str
     """The model name that requests carry."""
     usual_port: ClassVar[int]
@@ -192,6 +194,10 @@ class Engine(Protocol):
 
     async def load_now(self, http: "Http") -> tuple[float, float] | None:
         """Requests running and queued at this moment, by the engine's own count."""
+        ...
+
+    async def flush(self, http: "Http") -> str:
+        """Have the server forget every prefix it keeps; why it did not, empty where it did."""
         ...
 
     async def tokens(self, http: "Http", text: str) -> list[int] | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from tuner.definitions.models import Value
 from tuner.engines.base import EngineFacts, LaunchCommand, LaunchSpec
+from tuner.engines.flushing import OK, flush
 from tuner.engines.image_launch import image_faults, image_of
 from tuner.engines.images import ANY_ADDRESS, Image, for_client
 from tuner.engines.interpreter import (
@@ -65,6 +66,7 @@ class CommonEngine:
     name: str
     rehearsal: bool = False
     time_scale: float = 1.0
+    turnaround_s: float = 0.0
     api: "Api"
 
     module: ClassVar[str]
@@ -84,6 +86,7 @@ class CommonEngine:
     """Other names of a flag, by the name under which it is read back."""
     running_metric: ClassVar[str]
     queued_metric: ClassVar[str]
+    flush_path: ClassVar[str]
 
     def __init__(self, spec: LaunchSpec) -> None:
         self.spec = spec
@@ -358,6 +361,14 @@ class CommonEngine:
     async def facts(self, http: "Http", log: str) -> EngineFacts:
         """Version, weights, KV tokens, captured sizes. Raises HttpError."""
         raise NotImplementedError
+
+    async def flush(self, http: "Http") -> str:
+        """Have the server forget every prefix; why it did not, empty where it did."""
+        return await flush(http, self.flush_path, self.flush_refused)
+
+    def flush_refused(self, status: int, text: str) -> str:
+        """Why an answer to the wish to forget is no yes; empty where it is."""
+        return "" if status == OK else f"{self.flush_path}: status {status}, {text[:120]!r}"
 
     async def load_now(self, http: "Http") -> tuple[float, float] | None:
         """Requests running and queued, summed over ranks and replicas; None where the metrics

@@ -67,6 +67,7 @@ class SGLangEngine(CommonEngine):
     withheld_env = frozenset[str]()
     running_metric = "sglang:num_running_reqs"
     queued_metric = "sglang:num_queue_reqs"
+    flush_path = "/flush_cache"
 
     def injected_flags(
         self, host: str, port: int, extra_ports: tuple[int, ...]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tuner.definitions.models import Value
 from tuner.engines.base import EngineFacts
 from tuner.engines.common import GENERATION_TIMEOUT_S, PROBE_TOKENS, CommonEngine
+from tuner.engines.flushing import NOT_FOUND, OK
 from tuner.engines.readback import as_flags, labels, last_match, number, printed_pairs, whole
 from tuner.engines.scoring import BEST, GREEDY, named_scores, token_ids
 from tuner.errors import HttpProtocolError
@@ -69,6 +70,7 @@ class VLLMEngine(CommonEngine):
     withheld_env = frozenset({"VLLM_API_KEY", "VLLM_PORT"})
     running_metric = "vllm:num_requests_running"
     queued_metric = "vllm:num_requests_waiting"
+    flush_path = "/reset_prefix_cache"
 
     def model_words(self) -> tuple[str, ...]:
         """`vllm serve` takes the model as its first argument, the module as a flag."""
@@ -137,6 +139,13 @@ class VLLMEngine(CommonEngine):
         resolved = _resolved(log, labels(await http.get_text("/metrics"), _CACHE_METRIC))
         flags = {**as_flags(arguments), **as_flags(resolved)}
         return {name: value for name, value in flags.items() if name not in _OF_THE_LAUNCH}
+
+    def flush_refused(self, status: int, text: str) -> str:
+        """Why an answer to the wish to forget is no yes; older versions answer yes with nothing."""
+        if status == NOT_FOUND:
+            return "vLLM forgets prefixes only where VLLM_SERVER_DEV_MODE=1 is set"
+        held = status == OK and re.search(r'"success":\s*false', text)
+        return "blocks are still held" if held else super().flush_refused(status, text)
 
     async def facts(self, http: "Http", log: str) -> EngineFacts:
         """From /version, the metrics and the log. Raises HttpError."""

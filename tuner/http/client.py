@@ -156,6 +156,14 @@ class Http:
         """
         return (await self._send("GET", path)).status_code
 
+    async def post(self, path: str) -> tuple[int, str]:
+        """The status and the text that a path answers to a POST of nothing, whatever they are.
+
+        Raises: HttpUnreachable, HttpProtocolError.
+        """
+        response = await self._send("POST", path)
+        return response.status_code, response.text
+
     async def post_json(self, path: str, payload: Any, timeout_s: float | None = None) -> Any:
         """The JSON that a path answers to a JSON payload.
 

@@ -70,6 +70,7 @@ class RungMeasurement(Frozen):
     everything else is that server's own. `instrument_lag_ms` is how much later than the kernel the
     client read, in real milliseconds; it is in no other number. `observed` is what the client saw
     of itself, `machine` what the machine did meanwhile, `doubts` what either says against the rung.
+    `flush` is "done" where the engine forgot all prefixes before the rung, else why it did not.
     """
 
     concurrency: int | None = None
@@ -94,6 +95,7 @@ class RungMeasurement(Frozen):
     observed: Observed | None = None
     machine: MachineUse | None = None
     doubts: list[Doubt] = []
+    flush: str | None = None
 
     @property
     def void(self) -> bool:

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from pydantic import Field
+
 from tuner.definitions.levels import Level
 from tuner.definitions.models import Objective, Value
 from tuner.engines.base import Engine, EngineFacts, LaunchSpec
@@ -44,6 +46,7 @@ class TrialOrder(Frozen):
     replicas: Replicas = Replicas()
     objective: Objective
     lengths: tuple[tuple[int, int], ...]
+    texts: tuple[str, ...] = Field(default=(), repr=False)
     prune: bool = False
     reference: dict[Level, float] = {}
     noise: dict[Level, float] = {}
@@ -57,12 +60,13 @@ class TrialOrder(Frozen):
 
 
 class TrialNote(Frozen):
-    """Where a trial is: starting, rung, stopping; `at` is that rung as people say it, with its
-    numbers once it is done."""
+    """Where a trial is: starting, rung, stopping; `at` is that rung as people say it, `again` where
+    it is measured for the second time, with its numbers once it is done, void ones too."""
 
     number: int
     phase: str
     at: str | None = None
+    again: bool = False
     rung: RungMeasurement | None = None
 
 
@@ -72,6 +76,7 @@ class Course:
 
     outcome: Outcome = "completed"
     rungs: list[RungMeasurement] = field(default_factory=list)
+    invalid: list[RungMeasurement] = field(default_factory=list)
     quality: OutputQuality = field(default_factory=OutputQuality)
     continuations: list[Continuation] = field(default_factory=list)
     rescored: dict[int, list[Distance]] = field(default_factory=dict)
@@ -84,6 +89,7 @@ class Course:
     duplicate_of: int | None = None
     facts: EngineFacts = field(default_factory=EngineFacts)
     phase_s: dict[str, float] = field(default_factory=dict)
+    flush: str | None = None
     serving: bool = False
     heard: str = ""
     failed_replica: int | None = None

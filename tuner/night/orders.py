@@ -39,6 +39,7 @@ def order(
         replicas=servers,
         objective=study.objective,
         lengths=study.lengths,
+        texts=() if study.trace is None else study.trace.texts,
         prune=job.kind == "search",
         reference=base,
         noise=noise_by_rung(records, study.objective),
