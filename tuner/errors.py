@@ -10,6 +10,7 @@
   * EngineError         the engine cannot be used as the study says
   * HostError           the machine or cluster cannot do it
     * PortTaken           somebody else took a port meanwhile; the next launch has others
+  * MeasurementInvalid  what was measured is worth nothing, again and again
   * HttpError           a server did not answer as its protocol says
     * HttpUnreachable     nobody answered
     * HttpStatusError     it answered with an error status
@@ -110,6 +111,12 @@ class HostError(TunerError):
 
 class PortTaken(HostError):
     """Somebody else listens on a port that was free: the next launch gets others."""
+
+
+class MeasurementInvalid(TunerError):
+    """What was measured cannot be believed, and to measure again does not help."""
+
+    exit_code = 5
 
 
 class HttpError(TunerError):

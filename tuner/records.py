@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 SCHEMA = 1
 
 TrialKind = Literal["baseline", "hypothesis", "search", "confirm"]
-Outcome = Literal["completed", "pruned", "duplicate", "failed", "interrupted"]
+Outcome = Literal["completed", "pruned", "duplicate", "failed", "interrupted", "invalid"]
 
 
 def _moment(text: str) -> str:
@@ -46,6 +46,8 @@ class TrialRecord(Frozen):
 
     `key` names the declared configuration, `effective_key` what the server said it runs with;
     `overridden` is what was asked for and is not so.
+    `rungs` are those whose numbers may be believed, `invalid` the attempts that are void, with what
+    speaks against them; the outcome is "invalid" where a rung was void twice, and the ladder ended.
     `duplicate_of` is the trial that had the same effective arguments. `continuations` is what the
     fixed passages were continued with under load; `rescored` is how far, by the scores of this
     launch of the baseline, what earlier trials said is from its own (trial → a distance for each
@@ -65,6 +67,7 @@ class TrialRecord(Frozen):
     command: str
     outcome: Outcome
     rungs: list[RungMeasurement] = []
+    invalid: list[RungMeasurement] = []
     quality: OutputQuality = OutputQuality()
     continuations: list[Continuation] = []
     rescored: dict[int, list[Distance]] = {}

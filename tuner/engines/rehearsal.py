@@ -33,7 +33,8 @@ class RehearsalEngine(SGLangEngine):
         if spec.engine.surface is None:
             raise EngineError("engine: a rehearsal needs a surface", hint="Add surface: FILE.")
         self._surface = Path(in_folder(spec.folder, spec.engine.surface))
-        self.time_scale = load(self._surface, Surface).time_scale
+        surface = load(self._surface, Surface)
+        self.time_scale, self.turnaround_s = surface.time_scale, surface.turnaround_s
 
     def launch_words(self) -> tuple[str, ...]:
         """The study's own way to launch it, where it names one, else this interpreter."""

@@ -10,13 +10,15 @@ from tuner.definitions.models import Rung
 from tuner.measuring.measurement import RequestTiming
 
 
-def keep_requests(folder: Path, rung: Rung, timings: Iterable[RequestTiming]) -> None:
-    """Append a rung to the folder's `requests.jsonl.gz`, one line a request. Raises OSError."""
+def keep_requests(folder: Path, rung: Rung, timings: Iterable[RequestTiming], attempt: int) -> None:
+    """Append a rung to the folder's `requests.jsonl.gz`, one line a request; `attempt` counts from
+    0. Raises OSError."""
     with gzip.open(folder / "requests.jsonl.gz", "at", compresslevel=3) as out:
         for timing in timings:
             line = {
                 "concurrency": rung.concurrency,
                 "request_rate": rung.request_rate,
+                "attempt": attempt,
                 "stream": timing.stream,
                 "index": timing.index,
                 "due_s": timing.due_s,

@@ -137,6 +137,7 @@ def _record(order: TrialOrder, slot: Slot, course: Course) -> TrialRecord:
         command=course.command,
         outcome=course.outcome,
         rungs=course.rungs,
+        invalid=course.invalid,
         quality=course.quality,
         continuations=course.continuations,
         rescored=course.rescored,

@@ -1,0 +1,122 @@
+"""How a rung is played on the servers of a launch, and what comes of it in numbers."""
+
+from dataclasses import replace
+
+from tuner.definitions.models import Rung
+from tuner.definitions.slo import Slo
+from tuner.errors import HttpError
+from tuner.load import Played, RungPlan, Target, play
+from tuner.measuring.measurement import RequestTiming, RungMeasurement, measure
+from tuner.measuring.observing import observe
+from tuner.measuring.validity import trial_doubts
+from tuner.night.course import Course, Serving, TrialOrder
+from tuner.night.rescoring import continuing
+
+
+def plan_of(order: TrialOrder, index: int) -> RungPlan:
+    """The rung of that index as it is played first."""
+    objective = order.objective
+    return RungPlan.of(
+        objective,
+        index,
+        lengths=order.lengths,
+        prompt_seed=objective.seeds.prompts,
+        texts=order.texts,
+        replicas=order.replicas,
+    )
+
+
+async def played_rung(
+    order: TrialOrder, serving: Serving, course: Course, index: int, plan: RungPlan
+) -> Played:
+    """Play it; what its servers forgot before stands in the course."""
+    objective, engine = order.objective, serving.engine
+    target = Target(
+        base_url=serving.https[0].base_url,
+        replicas=tuple(http.base_url for http in serving.https[1:]),
+        api=objective.api or engine.api,
+        model=engine.served_model,
+        time_scale=engine.time_scale,
+    )
+
+    async def probe() -> tuple[float, float] | None:
+        try:
+            loads = [await engine.load_now(http) for http in serving.https]
+        except HttpError:
+            return None
+        told = [load for load in loads if load is not None]
+        if len(told) < len(loads):
+            return None
+        return sum(running for running, _ in told), sum(queued for _, queued in told)
+
+    course.flush = await _flush(serving)
+    afterwards = continuing(order, serving, course, index)
+    return await play(target, plan, probe=probe, afterwards=afterwards)
+
+
+async def _flush(serving: Serving) -> str:
+    """That all servers forgot what earlier rungs asked, or why the first that did not did not."""
+    for http in serving.https:
+        refused = await serving.engine.flush(http)
+        if refused:
+            return refused
+    return "done"
+
+
+def judged(
+    order: TrialOrder, serving: Serving, course: Course, rung: Rung, played: Played
+) -> RungMeasurement:
+    """The numbers of a rung, and what speaks against them."""
+    engine = serving.engine
+    seen = observe(
+        played.timings,
+        start_s=played.start_s,
+        end_s=played.end_s,
+        forgiven_s=engine.turnaround_s * engine.time_scale,
+        cpu_share=played.cpu_share,
+        wait_share=played.wait_share,
+    ).model_copy(
+        update={
+            "processes": played.processes,
+            "stamped": played.stamped,
+            "warmup_s": played.warmup_s,
+            "stable": played.stable,
+            "ended": played.ended,
+        }
+    )
+    measured = measured_by(order, rung, played).model_copy(
+        update={"flush": course.flush, "observed": seen}
+    )
+    slos = [Slo.parse(text) for text in order.objective.slos_at(rung)]
+    return measured.model_copy(update={"doubts": trial_doubts(measured, seen, slos)})
+
+
+def measured_by(order: TrialOrder, rung: Rung, played: Played) -> RungMeasurement:
+    """The numbers alone."""
+    return measure(
+        played.timings,
+        concurrency=rung.concurrency,
+        request_rate=rung.request_rate,
+        start_s=played.start_s,
+        end_s=played.end_s,
+        gpus=order.host_gpus or order.gpus,
+        load_samples=played.load_samples,
+        lags_s=played.lags_s,
+        replicas=order.replicas,
+    )
+
+
+def of_each(
+    order: TrialOrder, rung: Rung, played: Played, measured: RungMeasurement
+) -> dict[int, RungMeasurement]:
+    """The rung by server, of those that had streams."""
+    servers = order.replicas.launched
+    if servers == 1:
+        return {0: measured}
+    own: dict[int, list[RequestTiming]] = {}
+    for timing in played.timings:
+        own.setdefault(timing.stream % servers, []).append(timing)
+    return {
+        place: measured_by(order, rung, replace(played, timings=tuple(timings), load_samples=()))
+        for place, timings in sorted(own.items())
+    }
