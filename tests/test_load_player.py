@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tuner.definitions.models import SharedPrefix
 from tuner.load import Api, Played, RungPlan, Target, play, run
 from tuner.load.closed_loop import FAILURES_TO_GIVE_UP
 from tuner.measuring.measurement import RungMeasurement, measure
@@ -91,6 +92,59 @@ def true_tok_s(result: Played, log: list[dict[str, Any]]) -> float:
             inside = max(0.0, min(at, end) - max(before, start))
             tokens += count * inside / (at - before)
     return float(tokens / (end - start))
+
+
+def test_a_chat_is_asked_in_words_that_the_server_counts_to_the_length(truth):
+    result = played(truth, "interval_ms=5", plan(2, lengths=((45, 20),)), api="chat")
+    *_, last = (timing for timing in result.timings if timing.done_s is not None)
+    entries = log_of(truth)
+    assert [entry["input"] for entry in entries[:2]] == [2 * 8 + 5, 2 * 72 + 5]
+    assert (last.input_tokens, last.output_tokens, last.error) == (45, 20, None)
+    assert len({tuple(entry["first"]) for entry in entries}) == len(entries)
+
+
+def test_the_first_token_of_a_chat_is_not_the_event_that_says_who_speaks(truth):
+    result = played(truth, "ttft_ms=100,interval_ms=5,usage=last", plan(2), api="chat")
+    firsts = [timing.events[0][0] - timing.sent_s for timing in result.timings if timing.events]
+    assert len(firsts) > 4
+    assert min(firsts) > 0.095
+
+
+def test_a_shared_start_is_asked_once_of_every_server_before_the_load(truth):
+    log_of(truth)
+    target = Target(
+        base_url=f"{truth}/tokens=2", replicas=(f"{truth}/tokens=4",), api="generate", model="m"
+    )
+    half = SharedPrefix(shared=0.5)
+    run(play(target, plan(2, lengths=((16, 40), (40, 40)), prefix=half)))
+    primers, load = (entries := log_of(truth))[:2], entries[2:]
+    assert [entry["input"] for entry in primers] == [20, 20]
+    assert primers[0]["first"] == primers[1]["first"]
+    assert {tuple(entry["first"]) for entry in load} == {tuple(primers[0]["first"])}
+
+
+def test_a_warm_set_is_asked_whole_before_the_load_and_then_over_and_over(truth):
+    log_of(truth)
+    target = Target(base_url=f"{truth}/interval_ms=2", api="completions", model="m")
+    lengths = ((16, 10), (24, 10), (32, 10))
+    result = run(play(target, plan(2, lengths=lengths, prefix="warm")))
+    primers, load = log_of(truth), result.timings
+    assert len(load) > 10
+    known = {tuple(entry["first"]) for entry in primers[:3]}
+    assert len(known) == 3
+    assert sorted(entry["input"] for entry in primers[:3]) == [16, 24, 32]
+    assert {tuple(entry["first"]) for entry in primers[3:]} == known
+
+
+def test_a_recorded_question_is_asked_and_named_by_its_hash(truth):
+    texts = ("one two three four", "five six")
+    how = plan(2, lengths=((4, 10), (2, 10)), texts=texts, prefix="warm")
+    result = played(truth, "interval_ms=2", how, api="chat")
+    names = {timing.prompt for timing in result.timings}
+    assert len(names) == 2
+    firsts = {tuple(entry["first"][:2]) for entry in log_of(truth)[2:]}
+    assert firsts == {("one", "one"), ("five", "five")}
+    assert {timing.prompt for timing in played(truth, "x=1", plan(2)).timings} == {""}
 
 
 @pytest.mark.parametrize(("streams", "second"), [(5, {1, 3}), (1, set())])

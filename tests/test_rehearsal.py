@@ -196,6 +196,44 @@ def test_completions_without_usage_have_none(engine):
     assert events[-1]["choices"]
 
 
+SAID = {"messages": [{"role": "user", "content": "how are you"}], "max_tokens": 6}
+
+
+def test_a_chat_begins_with_who_speaks_and_streams_increments_and_usage(engine):
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    payload = {**SAID, "stream_options": options}
+    opening, *events, last = engine.events("/v1/chat/completions", payload)
+    assert opening["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    assert opening["usage"]["completion_tokens"] == 0
+    text = "".join(event["choices"][0]["delta"]["content"] for event in events)
+    whole = engine.json("/v1/chat/completions", SAID)
+    assert whole["choices"][0]["message"] == {"role": "assistant", "content": text}
+    assert [event["choices"][0]["finish_reason"] for event in events][-1] == "length"
+    assert (last["choices"], last["usage"]["completion_tokens"]) == ([], 6)
+    assert last["usage"]["prompt_tokens"] == whole["usage"]["prompt_tokens"] > 3
+
+
+def test_a_chat_is_played_with_prompts_of_about_the_length_that_was_asked(engine):
+    target = Target(
+        base_url=f"http://127.0.0.1:{engine.port}", api="chat", model="toy", time_scale=50.0
+    )
+    plan = RungPlan(
+        concurrency=4,
+        lengths=((200, 40),),
+        warmup_s=5,
+        window_s=60,
+        prompt_seed=1,
+        order_seed=2,
+        rung_index=0,
+    )
+    timings = run(play(target, plan)).timings
+    whole = [timing for timing in timings if timing.done_s is not None and timing.index]
+    assert len(whole) > 10
+    assert [timing.error for timing in timings if timing.error] == []
+    assert {timing.output_tokens for timing in whole} == {40}
+    assert all(abs(timing.input_tokens - 200) < 20 for timing in whole)
+
+
 def test_models_model_info_and_health(engine):
     assert engine.json("/v1/models")["data"][0]["id"] == "toy"
     assert engine.json("/model_info")["model_path"] == "toy"
@@ -225,6 +263,9 @@ def test_metrics_are_there_only_when_asked_for(engine, tmp_path):
         ("/generate", {"input_ids": [1], "sampling_params": {"max_new_tokens": "x"}}, 400),
         ("/generate", generate(1, return_logprob=True, logprob_start_len=9), 400),
         ("/v1/completions", {"max_tokens": 3}, 400),
+        ("/v1/chat/completions", {"max_tokens": 3}, 400),
+        ("/v1/chat/completions", {"messages": ["Hi"]}, 400),
+        ("/v1/chat/completions", {"messages": [{"role": "user"}]}, 400),
     ],
 )
 def test_what_it_cannot_answer_is_refused(engine, path, payload, status):

@@ -17,7 +17,9 @@ behave, as `name=value` pairs: `/ttft_ms=50,interval_ms=10,tokens=4/v1/completio
 * only=generate|completions: the other path is not there
 * cap=N: no answer has more tokens, whatever was asked
 * refuse=N: from the Nth request of this path on, 503
-* `GET /log` answers all that was written since the last one.
+
+A chat begins with an event that says who speaks, and its prompt takes two tokens a word and five
+more. `GET /log` answers all that was written since the last one.
 """
 
 import asyncio
@@ -48,6 +50,9 @@ DEFAULTS = {
     "cap": "1000000",
     "refuse": "0",
 }
+WORD_TOKENS = 2
+TEMPLATE = 5
+"""What a chat's prompt takes: so much for each word, and so much around them."""
 ASKED: Counter[str] = Counter()
 CARD = {"id": "m", "object": "model", "max_model_len": 4096}
 LOG: list[dict[str, Any]] = []
@@ -102,7 +107,7 @@ class Truth(asyncio.Protocol):
         if not rest.endswith(options["only"]):
             self.plain(404, b'{"detail": "Not Found"}')
             return
-        if rest not in ("generate", "v1/completions"):
+        if rest not in ("generate", "v1/completions", "v1/chat/completions"):
             self.plain(404, b'{"detail": "Not Found"}')
             return
         ASKED[path] += 1
@@ -129,10 +134,11 @@ class Truth(asyncio.Protocol):
 
     async def answer(self, options, path, received):
         asked = json.loads(self.body)
+        options["path"] = path
         native = path == "generate"
         wanted = asked["sampling_params"]["max_new_tokens"] if native else asked["max_tokens"]
         wanted = min(wanted, int(options["cap"]))
-        prompt = asked["input_ids"] if native else asked["prompt"]
+        prompt = self.prompt(asked)
         fault, at = options["fault"], int(options["at"])
         if fault in ("503", "400"):
             self.plain(int(fault), b'{"error": "refused"}', extra=b"retry-after: 1\r\n")
@@ -150,6 +156,9 @@ class Truth(asyncio.Protocol):
             )
         entry = {"received": received, "input": len(prompt), "first": prompt[:8], "events": []}
         LOG.append(entry)
+        if path.endswith("chat/completions") and options["style"] != "json":
+            role = {"index": 0, "delta": {"role": "assistant", "content": ""}}
+            self.event({"choices": [role]}, options)
         sent = 0
         due = received + float(options["ttft_ms"]) / 1000
         while sent < wanted:
@@ -167,6 +176,12 @@ class Truth(asyncio.Protocol):
         entry["next"] = None
         self.end(native, options, prompt, sent)
 
+    def prompt(self, asked):
+        if "messages" not in asked:
+            return asked["input_ids"] if "input_ids" in asked else asked["prompt"]
+        words = [word for one in asked["messages"] for word in one["content"].split()]
+        return [word for word in words for _ in range(WORD_TOKENS)] + ["template"] * TEMPLATE
+
     def payload(self, native, options, prompt, sent, wanted):
         counted = sent + int(options["lie"])
         count = {"prompt_tokens": len(prompt), "completion_tokens": counted}
@@ -175,6 +190,8 @@ class Truth(asyncio.Protocol):
             reason = {"type": "length", "length": wanted} if last else None
             return {"text": "ab " * sent, "meta_info": count | {"finish_reason": reason}}
         choice = {"index": 0, "text": "ab ", "finish_reason": "length" if last else None}
+        if "chat" in options["path"]:
+            choice["delta"] = choice["message"] = {"content": choice.pop("text")}
         usage = {"usage": count} if options["usage"] == "each" else {}
         return {"object": "text_completion", "choices": [choice]} | usage
 

@@ -15,6 +15,7 @@ from tuner.rehearsal.generation import (
     BadRequest,
     Fault,
     Generation,
+    read_chat,
     read_completions,
     read_generate,
     read_text,
@@ -149,6 +150,9 @@ class App:
         tokens = read_text(request.body)
         connection.respond_json(200, {"tokens": tokens, "count": len(tokens)})
 
+    def _chat(self, connection: Connection, request: Request) -> None:
+        self._begin(connection, read_chat(request.body))
+
     # Streams.
 
     def _begin(self, connection: Connection, asked: Asked) -> None:
@@ -202,6 +206,9 @@ class App:
     def _send(self, stream: Stream) -> None:
         connection, generation = stream.owner
         if generation.asked.stream:
+            opening = generation.opening_event()
+            if opening is not None:
+                connection.send(opening)
             usage = generation.usage_event() if stream.finished else None
             connection.send(generation.event(stream.sent), last=stream.finished and usage is None)
             if usage is not None:
@@ -264,5 +271,6 @@ _ROUTES: Mapping[str, Route] = {
     "/metrics": App._metrics,
     "/generate": App._generate,
     "/v1/completions": App._completions,
+    "/v1/chat/completions": App._chat,
     "/tokenize": App._tokenize,
 }

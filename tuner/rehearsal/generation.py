@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from tuner.rehearsal import language
 
-Style = Literal["generate", "completions"]
+Style = Literal["generate", "completions", "chat"]
 Fault = Literal["repeated", "drifting", "decoding", "empty", "short"]
 
 _DEFAULT_TOKENS = 128
@@ -64,6 +64,33 @@ def read_completions(body: bytes) -> Asked:
         usage_always=bool(options.get("continuous_usage_stats")),
         usage_at_end=bool(options.get("include_usage")),
     )
+
+
+def read_chat(body: bytes) -> Asked:
+    """A request to /v1/chat/completions, its messages put into a template. Raises BadRequest."""
+    payload = _payload(body)
+    options = payload.get("stream_options") or {}
+    tokens = payload.get("max_completion_tokens") or payload.get("max_tokens", _DEFAULT_TOKENS)
+    return Asked(
+        style="chat",
+        prompt=language.tokens_of(_templated(payload.get("messages"))),
+        tokens=_tokens(tokens),
+        stream=bool(payload.get("stream")),
+        usage_always=bool(options.get("continuous_usage_stats")),
+        usage_at_end=bool(options.get("include_usage")),
+    )
+
+
+def _templated(messages: object) -> str:
+    if not isinstance(messages, list) or not messages:
+        raise BadRequest("expected messages, each with a role and a text")
+    lines = []
+    for message in messages:
+        said = message.get("content") if isinstance(message, dict) else None
+        if not isinstance(said, str):
+            raise BadRequest(f"expected a message with a role and a text, found {message!r:.80}")
+        lines.append(f"{message.get('role')}: {said}\n")
+    return "".join([*lines, "assistant:"])
 
 
 def read_text(body: bytes) -> list[int]:
@@ -147,11 +174,18 @@ class Generation:
         """The JSON of the answer that is no stream."""
         if self.asked.style == "generate":
             return self._generate_event(self.tokens)
-        return self._completion(self._text(0, self.tokens), self._stop_reason(), self.tokens)
+        text, reason = self._text(0, self.tokens), self._stop_reason()
+        return self._completion(text, reason, self.tokens, whole=True)
+
+    def opening_event(self) -> str | None:
+        """What comes before the first token: in a chat, who speaks; None after it."""
+        if self.asked.style != "chat" or self._told:
+            return None
+        return self._completion("", None, 0 if self.asked.usage_always else None, opens=True)
 
     def usage_event(self) -> str | None:
         """The last event of a stream that was asked for usage."""
-        if self.asked.style != "completions" or not self.asked.usage_at_end:
+        if self.asked.style == "generate" or not self.asked.usage_at_end:
             return None
         head = json.dumps({**self._head(), "choices": []})
         return f'{head[:-1]},"usage":{self._usage(self.tokens)}}}'
@@ -178,15 +212,27 @@ class Generation:
         reason = self._stop_reason() if sent >= self.tokens else None
         return self._completion(text, reason, sent if self.asked.usage_always else None)
 
-    def _completion(self, text: str, reason: str | None, used: int | None) -> str:
-        choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": reason}
-        head = json.dumps({**self._head(), "choices": [choice]})
+    def _completion(
+        self,
+        text: str,
+        reason: str | None,
+        used: int | None,
+        *,
+        whole: bool = False,
+        opens: bool = False,
+    ) -> str:
+        role = {"role": "assistant"} if whole or opens else {}
+        message = {"message" if whole else "delta": {**role, "content": text}}
+        said = message if self.asked.style == "chat" else {"text": text}
+        choice = {"index": 0, **said, "logprobs": None, "finish_reason": reason}
+        head = json.dumps({**self._head(whole=whole), "choices": [choice]})
         return f'{head[:-1]},"usage":{"null" if used is None else self._usage(used)}}}'
 
-    def _head(self) -> dict[str, object]:
+    def _head(self, *, whole: bool = False) -> dict[str, object]:
+        chat = "chat.completion" if whole else "chat.completion.chunk"
         return {
             "id": self.rid,
-            "object": "text_completion",
+            "object": chat if self.asked.style == "chat" else "text_completion",
             "created": int(self._created_s),
             "model": self._model,
         }
