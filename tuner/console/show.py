@@ -52,6 +52,8 @@ def show_check(check: Check) -> None:
         out.print(f"not verified: {plain(sentence)}", style="yellow")
     for sentence in check.notes:
         out.print(f"note: {plain(sentence)}")
+    for sentence in check.known:
+        out.print(f"known: {plain(sentence)}", style="yellow")
 
 
 def _size(check: Check) -> str:
@@ -87,6 +89,7 @@ def _beside(plan: Plan) -> list[str]:
     if plan.unverified:
         lines += ["Could not be verified here:", *(f"  {each}" for each in plan.unverified)]
     lines += [f"note: {each}" for each in plan.notes]
+    lines += [f"known: {each}" for each in plan.known]
     return [plain(line) for line in lines]
 
 
@@ -190,10 +193,12 @@ def _came_of(row: TrialRow) -> Text:
     """Changes alone where all went well: the score says so."""
     text = Text(said_changes(row.changes))
     if row.outcome != "completed":
-        style = "red" if row.outcome == "failed" else "dim"
+        style = "red" if row.outcome in ("failed", "invalid") else "dim"
         text.append(f"\n{one_line(row.words)}", style=style)
     if row.ran_at:
         text.append(f"\n{ran_words(row.ran_at)}", style="yellow")
+    if row.void and row.outcome != "invalid":
+        text.append(f"\nmeasured again: {one_line(row.void[0])}", style="yellow")
     if row.breaches:
         text.append(f"\nbreaks {row.breaches[0]}", style="red")
     return text
@@ -244,6 +249,8 @@ def show_trial(view: TrialView) -> None:
         blame = ", ".join(record.failure.blame) or "nothing by name"
         lines += [f"blamed: {plain(blame)}", f"advice: {plain(record.failure.advice)}"]
     lines += [f"breaks: {breach}" for breach in row.breaches]
+    lines += [f"void: {plain(attempt)}" for attempt in row.void]
+    lines += [f"remark: {plain(remark)}" for remark in row.remarks]
     if record.replicas.of > 1:
         lines.append(f"servers: {record.replicas}")
     phases = ", ".join(f"{name} {seconds:.1f}" for name, seconds in record.phase_s.items())

@@ -5,7 +5,7 @@ Knows neither Ray nor a terminal: work is done by an Executor, what happens is s
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -54,7 +54,10 @@ class Listener(Protocol):
 
 
 class StudyRun:
-    """One run of a study: from where its records stand until its budget or its questions end."""
+    """One run of a study: from where its records stand until its budget or its questions end.
+
+    `kept` is told of all records after each that was written.
+    """
 
     def __init__(
         self,
@@ -63,6 +66,7 @@ class StudyRun:
         executor: Executor,
         searcher: Searcher,
         listener: Listener,
+        kept: Callable[[Sequence[TrialRecord]], None] = lambda _: None,
     ) -> None:
         self.study = study
         self.records = records
@@ -70,6 +74,7 @@ class StudyRun:
         self._executor = executor
         self._searcher = searcher
         self._listener = listener
+        self._kept = kept
         self._pending: dict[int, _Pending] = {}
         self._asked: Configuration | None = None
         self._lost_in_a_row = 0
@@ -79,7 +84,7 @@ class StudyRun:
         self._searcher.replay(
             [
                 seen
-                for record in all_lessons(list(records))
+                for record in all_lessons(list(records), admit=study.objective.admits)
                 if (seen := self._observation(record)) is not None
             ]
         )
@@ -196,10 +201,11 @@ class StudyRun:
         refuse_other_version(self.study.folder, [*self.records, record], self.study.space)
         self.records.append(record)
         self.clock.launch_s = expected_launch_s(self.study, list(self.records))
-        for lesson in lessons(list(self.records)):
+        for lesson in lessons(list(self.records), admit=self.study.objective.admits):
             seen = self._observation(lesson)
             if seen is not None:
                 self._searcher.tell(seen)
+        self._kept(list(self.records))
         self._listener.ended(record, list(self.records))
 
     def _observation(self, record: TrialRecord) -> Observation | None:

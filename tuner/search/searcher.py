@@ -31,6 +31,7 @@ from optuna.storages import InMemoryStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
+from tuner.definitions.models import Value
 from tuner.definitions.nearest import did_you_mean
 from tuner.definitions.space import Configuration, Space
 from tuner.errors import StudyError, TunerError
@@ -131,6 +132,11 @@ class Searcher:
         """Tell all earlier observations, in their order. Raises as `tell`."""
         for seen in observations:
             self.tell(seen)
+
+    def warn(self, values: Mapping[str, Value], named: Iterable[str]) -> None:
+        """These values, of parameters of this space, crashed elsewhere: they are judged as a crash
+        of this search, the `named` ones most of all."""
+        self._history.feasibility.crashed(values, named)
 
     def ask(self) -> Configuration | None:
         """A configuration that was never told nor proposed; None where nothing plausible is left.

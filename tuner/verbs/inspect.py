@@ -12,6 +12,7 @@ from tuner.errors import DefinitionError, Problem
 from tuner.frozen import Frozen
 from tuner.hosts.gpus import find_gpus
 from tuner.night.command_line import CommandLine, notes, problems
+from tuner.night.known import expected_hardware, known_failures, said
 from tuner.night.launches import launch_spec
 from tuner.night.opening import (
     conflicting_version,
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 
 class Check(Frozen):
     """A study without faults: what it holds, what of its space is not searched, what is not ready
-    on this machine and what it could not verify; `notes` on flags that are deprecated or dead.
+    on this machine and what it could not verify; `notes` on flags that are deprecated or dead,
+    `known` what crashed in other studies of this engine, model and hardware.
 
     `parameters` are those that are searched; `configurations` is None for a space that is too
     large to count, or continuous.
@@ -54,6 +56,7 @@ class Check(Frozen):
     not_ready: list[str]
     unverified: list[str]
     notes: list[str]
+    known: list[str]
 
 
 class TrialView(Frozen):
@@ -90,6 +93,7 @@ def check(path: Path) -> Check:
         not_ready=not_ready(study),
         unverified=line.unverified(),
         notes=notes(study, line),
+        known=said(study, known_failures(study, expected_hardware(study))),
     )
 
 
@@ -144,6 +148,7 @@ def plan(path: Path) -> Plan:
         list(Records(study.folder)),
         [*refused, *unverified(study), *line.unverified()],
         notes(study, line),
+        said(study, known_failures(study, expected_hardware(study))),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 from tuner.failures.classifier import Action, Failure
 from tuner.records import TrialRecord
+from tuner.verdicts.outputs import faithful
 
 ALIKE = 3
 """Different configurations that die alike in a row before the baseline is asked."""
@@ -25,13 +26,20 @@ _VARYING = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?")
 _Heard = Literal["served", "failed", "unheard"]
 
 
-def judged(records: Iterable[TrialRecord]) -> list[TrialRecord]:
+def judged(records: Iterable[TrialRecord], *, admit: bool = False) -> list[TrialRecord]:
     """The records as the baseline's launches make them.
 
+    Launches of a configuration whose output is not the baseline's are failed ones, unless the study
+    is to `admit` those.
     Failures in a row after which the baseline did not serve either are left out. A failure that
     blamed the host is its configuration's where the baseline served next: its action is "never"
     then, or "once" where only a host can be at fault.
     """
+    standing = _standing(records)
+    return standing if admit else faithful(standing)
+
+
+def _standing(records: Iterable[TrialRecord]) -> list[TrialRecord]:
     found: list[TrialRecord] = []
     heard: _Heard = "unheard"
     in_a_row = False
@@ -69,6 +77,19 @@ def _judged(record: TrialRecord, heard: _Heard, *, in_a_row: bool) -> list[Trial
         failure = record.failure.model_copy(update={"action": action})
         return [record.model_copy(update={"failure": failure})]
     return [record]
+
+
+def sure(records: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """The launches that failed by the fault of their flags beyond doubt: their failure names them,
+    or a later launch has served, so that the host was well."""
+    found: list[TrialRecord] = []
+    served = False
+    for record in reversed(judged(records)):
+        served = served or (record.failure is None and record.outcome != "interrupted")
+        failure = record.failure
+        if record.kind != "baseline" and failure is not None and failure.action == "never":
+            found += [record] if served or failure.kind in _FLAGS_ALONE else []
+    return found[::-1]
 
 
 def suspicious(records: Sequence[TrialRecord]) -> str:

@@ -38,7 +38,7 @@ class Plan(Frozen):
     `assumed` is what was taken for granted where a launch is yet to decide; `dropped_hypotheses`
     those that the budget has no launch for; `scope` what of the space is not searched, and
     `unverified` what could not be verified on this machine, `notes` what is known of flags that
-    are deprecated or dead, one sentence each.
+    are deprecated or dead, `known` what crashed in other studies, one sentence each.
     """
 
     schema_number: int = 1
@@ -55,6 +55,7 @@ class Plan(Frozen):
     scope: Scope
     unverified: list[str]
     notes: list[str]
+    known: list[str]
     rehearsal: bool
 
 
@@ -63,9 +64,10 @@ def plan(
     records: Sequence[TrialRecord],
     unverified: Sequence[str] = (),
     notes: Sequence[str] = (),
+    known: Sequence[str] = (),
 ) -> Plan:
     """What `run` would do from here; `unverified` is what this machine could not verify, `notes`
-    what is known of flags. Starts nothing."""
+    what is known of flags, `known` of crashes elsewhere. Starts nothing."""
     launch_s = expected_launch_s(study, records)
     left = BudgetClock.of(study, records, datetime.now()).launches_left(records, 0)
     parts = list(_parts(study, records, left, launch_s))
@@ -83,6 +85,7 @@ def plan(
         scope=scope(study),
         unverified=list(unverified),
         notes=list(notes),
+        known=list(known),
         rehearsal=rehearsal(study),
     )
 
