@@ -44,7 +44,7 @@ def moe(version: str) -> Space:
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("objectives/*.yaml")), ids=lambda p: p.stem)
 def test_every_objective_loads_with_the_lengths_of_its_requests(path):
-    objective, lengths = load_objective(path)
+    objective, lengths, _ = load_objective(path)
     assert (len(lengths) > 1) is (objective.trace is not None)
     assert all(given >= 1 and wanted >= 1 for given, wanted in lengths)
 
@@ -57,15 +57,15 @@ def test_every_objective_loads_with_the_lengths_of_its_requests(path):
     ],
 )
 def test_the_ladders_of_the_campaign_are_there(name, ladder):
-    objective, _ = load_objective(ROOT / "objectives" / f"{name}.yaml")
+    objective, *_ = load_objective(ROOT / "objectives" / f"{name}.yaml")
     assert [rung.concurrency for rung in objective.ladder] == ladder
 
 
 def test_chat_has_limits_and_long_contexts_count_what_goes_in():
-    chat, _ = load_objective(ROOT / "objectives" / "chat.yaml")
+    chat, *_ = load_objective(ROOT / "objectives" / "chat.yaml")
     assert chat.slos
     assert all(rung.slos for rung in chat.ladder)
-    long, lengths = load_objective(ROOT / "objectives" / "long-context.yaml")
+    long, lengths, _ = load_objective(ROOT / "objectives" / "long-context.yaml")
     assert long.score == "total"
     assert lengths[0][0] >= 100 * lengths[0][1]
 

@@ -15,6 +15,7 @@ from filelock import FileLock, Timeout
 from pydantic import AfterValidator, Field, ValidationError
 
 from tuner.definitions.models import Value
+from tuner.definitions.workload import Workload
 from tuner.engines.base import EngineFacts
 from tuner.engines.overrides import Override
 from tuner.errors import RecordsError, StudyBusy, StudyError, remedy
@@ -79,10 +80,22 @@ class TrialRecord(Frozen):
     effective_key: str | None = None
     duplicate_of: int | None = None
     facts: EngineFacts = EngineFacts()
+    workload: Workload | None = None
     host: str = ""
     gpus: list[str] = []
     replicas: Replicas = Replicas()
     rehearsal: bool = False
+
+    @property
+    def tells(self) -> bool:
+        """Whether it says anything of its configuration: neither cut short nor void."""
+        return self.outcome not in ("interrupted", "invalid")
+
+    @property
+    def void_because(self) -> str:
+        """What made its last void attempt worth nothing; empty where there is none."""
+        doubts = self.invalid[-1].doubts if self.invalid else []
+        return next((f"at {each.at}: {each.said}" for each in doubts if each.voids), "")
 
 
 class Records:

@@ -3,8 +3,10 @@
 from collections.abc import Iterable
 
 from tuner.definitions.findings import Findings
-from tuner.definitions.models import Objective, Rung
+from tuner.definitions.lengths import highest
+from tuner.definitions.models import LengthDistribution, Objective, Rung, SharedPrefix
 from tuner.definitions.slo import Slo
+from tuner.definitions.trace import Trace
 from tuner.definitions.yaml_source import Place, Source
 from tuner.errors import TunerError
 
@@ -22,11 +24,34 @@ def check_objective(source: Source, objective: Objective, findings: Findings) ->
         elif tokens is not None and objective.trace is not None:
             message = "stands beside a trace, which has lengths of its own"
             findings.add(source, (name,), message, "keep one", key=True)
+        if isinstance(tokens, LengthDistribution):
+            _check_distribution(source, name, tokens, findings)
     _check_ladder(source, objective, findings)
     _check_arrivals(source, objective, findings)
     for index, rung in enumerate(objective.ladder):
         _check_slos(source, ("ladder", index, "slos"), rung.slos, findings)
     _check_slos(source, ("slos",), objective.slos, findings)
+
+
+def check_trace(source: Source, objective: Objective, trace: Trace, findings: Findings) -> None:
+    """Note what an objective wants of its trace and cannot have."""
+    if objective.api == "chat" and trace.texts and isinstance(objective.prefix, SharedPrefix):
+        message = "the trace's own questions are asked, and they share what they share"
+        findings.add(source, ("prefix", "shared"), message, "say cold or warm", key=True)
+
+
+def _check_distribution(
+    source: Source, name: str, lengths: LengthDistribution, findings: Findings
+) -> None:
+    high = highest(lengths)
+    if lengths.low > high:
+        at = "low" if lengths.high is None else "high"
+        value = lengths.low if lengths.high is None else high
+        bound = f"at most {high}, ten times the mean" if at == "low" else f"at least {lengths.low}"
+        findings.add(source, (name, at), f"found {value}, expected {bound}")
+    elif not lengths.low <= lengths.mean <= high:
+        message = f"found {lengths.mean:g}, expected a mean from {lengths.low} to {high}"
+        findings.add(source, (name, "mean"), message)
 
 
 def _check_ladder(source: Source, objective: Objective, findings: Findings) -> None:

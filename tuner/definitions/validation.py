@@ -20,7 +20,7 @@ from tuner.definitions.models import (
     StudyDefinition,
 )
 from tuner.definitions.nearest import did_you_mean
-from tuner.definitions.objective_checks import check_objective
+from tuner.definitions.objective_checks import check_objective, check_trace
 from tuner.definitions.paths import NO_FILE, fault, study_file
 from tuner.definitions.schema_errors import report, without_unknown_keys
 from tuner.definitions.space import Configuration, Space, flag_of
@@ -88,8 +88,8 @@ def load(path: Path, model: type[Model]) -> Model:
     return loader.findings.settled(value)
 
 
-def load_objective(path: Path) -> tuple[Objective, Lengths]:
-    """An objective by itself, with the lengths of its requests.
+def load_objective(path: Path) -> tuple[Objective, Lengths, Trace | None]:
+    """An objective by itself, with the lengths of its requests and the trace that has them.
 
     Raises DefinitionError with the faults of all files.
     """
@@ -97,7 +97,7 @@ def load_objective(path: Path) -> tuple[Objective, Lengths]:
     objective = loader.load(path, Objective)
     trace = loader.trace(objective)
     settled = loader.findings.settled(objective)
-    return settled, lengths_of(settled, trace)
+    return settled, lengths_of(settled, trace), trace
 
 
 def load_study(path: Path, version_of: VersionOf | None = None) -> LoadedStudy:
@@ -111,6 +111,7 @@ def load_study(path: Path, version_of: VersionOf | None = None) -> LoadedStudy:
     space_definition = loader.refer(("space",), SpaceDefinition)
     objective = loader.refer(("objective",), Objective)
     trace = loader.trace(objective)
+    loader.speaks(study, objective)
     surface = loader.refer(("engine", "surface"), Surface) if loader.rehearses() else None
     space, baseline = loader.together(study, space_definition)
     settled = loader.findings.settled
@@ -130,7 +131,7 @@ def load_study(path: Path, version_of: VersionOf | None = None) -> LoadedStudy:
                 "space": space_definition,
                 "objective": objective,
                 "surface": surface,
-                "trace": trace,
+                "trace": trace and _played(trace, settled(objective)),
             }.items()
             if value is not None
         },
@@ -184,15 +185,25 @@ class _Loader:
         source = self.sources.get(Objective)
         path = None
         if source is not None and objective is not None and objective.trace is not None:
-            path = self._referred(source, ("trace",), "JSON lines", "*.jsonl")
+            path = self._referred(source, ("trace",), "JSON lines", "*.json*")
         if path is None:
             return None
         name = os.path.normpath(path)
         read = read_trace(path, name)
         if isinstance(read, Trace):
+            if source is not None and objective is not None:
+                check_trace(source, objective, read, self.findings)
             return read
         self.findings.extend(name, read)
         return None
+
+    def speaks(self, study: StudyDefinition | None, objective: Objective | None) -> None:
+        """Note a way of asking that the engine does not have."""
+        if study is None or objective is None:
+            return
+        if objective.api == "generate" and study.engine.name == "vllm":
+            message = "found 'generate', which is SGLang's, and the study's engine is vllm"
+            self.findings.add(self.sources[Objective], ("api",), message, "completions or chat")
 
     def _referred(self, source: Source, place: Place, kind: str, pattern: str) -> Path | None:
         """The file that is named at a place of another, where it is there."""
@@ -287,8 +298,15 @@ def _text_at(source: Source, place: Place) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def _played(trace: Trace, objective: Objective) -> Trace:
+    """What of a trace an objective plays: its times only where requests come as they did."""
+    times = trace.offsets_s if objective.arrivals == "trace" else None
+    return trace.model_copy(update={"offsets_s": times, "left_out": 0})
+
+
 def _digest(value: BaseModel) -> str:
-    # Of a trace only what is asked: what else is read of it by now is no change of older ones.
-    kept = {"lengths"} if isinstance(value, Trace) else None
-    text = json.dumps(value.model_dump(mode="json", by_alias=True, include=kept), sort_keys=True)
+    # Of a trace only what it has: what traces may have by now is no change of older ones.
+    only_set = isinstance(value, Trace)
+    dumped = value.model_dump(mode="json", by_alias=True, exclude_defaults=only_set)
+    text = json.dumps(dumped, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

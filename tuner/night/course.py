@@ -9,6 +9,7 @@ from pydantic import Field
 
 from tuner.definitions.levels import Level
 from tuner.definitions.models import Objective, Value
+from tuner.definitions.workload import Workload
 from tuner.engines.base import Engine, EngineFacts, LaunchSpec
 from tuner.engines.overrides import Override
 from tuner.failures.classifier import Failure
@@ -47,6 +48,7 @@ class TrialOrder(Frozen):
     objective: Objective
     lengths: tuple[tuple[int, int], ...]
     texts: tuple[str, ...] = Field(default=(), repr=False)
+    workload: Workload | None = None
     prune: bool = False
     reference: dict[Level, float] = {}
     noise: dict[Level, float] = {}
@@ -91,12 +93,20 @@ class Course:
     phase_s: dict[str, float] = field(default_factory=dict)
     flush: str | None = None
     serving: bool = False
+    start_s: float = 0.0
     heard: str = ""
+    stalled: str = ""
     failed_replica: int | None = None
     rehearsal: bool = False
     command: str = ""
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     begun: float = field(default_factory=time.perf_counter)
+
+    def lost(self, watch: Watch) -> None:
+        """A server died, or was given up."""
+        self.outcome = "failed"
+        self.failed_replica = watch.failed
+        self.heard, self.stalled = watch.heard, watch.stalled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,12 @@ from tuner.measuring.quality import OutputQuality
 from tuner.night.course import TrialOrder
 from tuner.night.launches import launch_spec, replicas
 from tuner.night.schedule import Job
+from tuner.night.workload import workload_of
 from tuner.records import TrialRecord
 from tuner.verdicts.decision import noise_by_rung, reference
+from tuner.verdicts.outputs import WRONG_OUTPUT
 from tuner.verdicts.score import best_ratios, score, slo_breaches
+from tuner.verdicts.standing import judged
 
 
 def order(
@@ -27,6 +30,7 @@ def order(
     launch = launch_spec(study, configuration)
     servers = replicas(study, configuration, job.kind)
     base = reference(records, study.objective, study.baseline.key)
+    standing = judged(records, admit=study.objective.admits)
     return TrialOrder(
         number=number,
         kind=job.kind,
@@ -40,15 +44,16 @@ def order(
         objective=study.objective,
         lengths=study.lengths,
         texts=() if study.trace is None else study.trace.texts,
+        workload=workload_of(study),
         prune=job.kind == "search",
         reference=base,
         noise=noise_by_rung(records, study.objective),
-        best=_best_score(study, records),
-        ceilings=best_ratios((r.rungs for r in records), base, study.objective),
+        best=_best_score(study, standing),
+        ceilings=best_ratios((r.rungs for r in _right(standing)), base, study.objective),
         dead=sorted(study.dead),
         known=_known(records, job, configuration),
         baseline_quality=_baseline_quality(study, records),
-        nearest=_nearest(study, records, configuration),
+        nearest=_nearest(study, standing, configuration),
         to_rescore=_to_rescore(study, records, configuration),
     )
 
@@ -76,6 +81,11 @@ def _does_for(record: TrialRecord, job: Job) -> bool:
     if record.failure is not None:
         return record.failure.action == "never" and bool(record.rungs)
     return record.outcome == "completed" or (record.outcome == "pruned" and job.kind == "search")
+
+
+def _right(records: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """Without those that are fast since their output is wrong."""
+    return [r for r in records if r.failure is None or r.failure.kind != WRONG_OUTPUT]
 
 
 def _to_rescore(

@@ -94,13 +94,15 @@ async def _serve(
             await stack.enter_async_context(Http(f"http://{HOST}:{server.port}"))
             for server in servers
         ]
-        serving = Serving(engine=engine, servers=servers, https=https, watch=Watch(servers))
+        stall_s = order.launch.engine.stall_timeout_s
+        watch = Watch(servers, stall_s=stall_s)
+        serving = Serving(engine=engine, servers=servers, https=https, watch=watch)
         patience_s = order.launch.engine.ready_timeout_s
         ready = await serving.watch.ready(engine, https, patience_s)
-        course.phase_s["start"] = time.perf_counter() - begun
+        course.start_s = time.perf_counter() - begun
+        course.phase_s |= serving.watch.phase_s
         if not ready:
-            course.outcome = "failed"
-            course.failed_replica, course.heard = serving.watch.failed, serving.watch.heard
+            course.lost(serving.watch)
             return
         course.serving = True
         await read_back(order, serving, course)
@@ -119,7 +121,8 @@ def _understand(order: TrialOrder, log: str, exit_code: int | None, course: Cour
         exit_code,
         serving=course.serving,
         heard=course.heard,
-        waited_s=course.phase_s.get("load" if course.serving else "start"),
+        stalled=course.stalled,
+        waited_s=course.phase_s.get("load") if course.serving else course.start_s,
     )
 
 
@@ -132,7 +135,7 @@ def _record(order: TrialOrder, slot: Slot, course: Course) -> TrialRecord:
         values=order.values,
         started_at=course.started_at.isoformat(timespec="seconds"),
         duration_s=round(time.perf_counter() - course.begun, 3),
-        ready_s=round(course.phase_s["start"], 3) if course.serving else None,
+        ready_s=round(course.start_s, 3) if course.serving else None,
         phase_s={name: round(seconds, 3) for name, seconds in course.phase_s.items()},
         command=course.command,
         outcome=course.outcome,
@@ -149,6 +152,7 @@ def _record(order: TrialOrder, slot: Slot, course: Course) -> TrialRecord:
         effective_key=course.effective_key,
         duplicate_of=course.duplicate_of,
         facts=course.facts,
+        workload=order.workload,
         host=slot.host,
         gpus=list(slot.gpus),
         replicas=_replicas(order, course),

@@ -13,7 +13,9 @@ from typing import Literal, Protocol
 
 from tuner.definitions.models import Objective, Rung
 from tuner.definitions.slo import Slo
+from tuner.definitions.trace import Trace
 from tuner.definitions.validation import Lengths, lengths_of, load_objective
+from tuner.definitions.workload import Workload, workload
 from tuner.errors import HttpError, TunerError
 from tuner.frozen import Frozen
 from tuner.http.client import Http
@@ -59,6 +61,7 @@ class Measured(Frozen):
     version: str | None
     model: str
     api: str
+    workload: Workload
     rehearsal: bool
     input_tokens: int
     output_tokens: int
@@ -100,6 +103,7 @@ class _Course:
     server: Found
     objective: Objective
     lengths: Lengths
+    trace: Trace | None
     prompt_seed: int
     gpus: int
     rungs: list[MeasuredRung] = field(default_factory=list)
@@ -122,15 +126,23 @@ def measure_server(
     A KeyboardInterrupt ends it with the rungs that are whole. Raises DefinitionError for a wrong
     objective, TunerError and HttpError where the server cannot be measured at all.
     """
-    asked, lengths = (
-        (DEFAULT, lengths_of(DEFAULT)) if objective is None else load_objective(objective)
+    asked, lengths, trace = (
+        (DEFAULT, lengths_of(DEFAULT), None) if objective is None else load_objective(objective)
     )
     _refuse_few_descriptors(asked)
     key = key_of(key_variable)
-    server = run(find(url, api=api, model=model, engine=engine, key=key))
+    server = run(find(url, api=api or asked.api, model=model, engine=engine, key=key))
     _refuse_too_long(server, lengths)
     seed = secrets.randbelow(2**31)
-    course = _Course(server=server, objective=asked, lengths=lengths, prompt_seed=seed, gpus=gpus)
+    asked = asked.model_copy(update={"api": server.target.api})
+    course = _Course(
+        server=server,
+        objective=asked,
+        lengths=lengths,
+        trace=trace,
+        prompt_seed=seed,
+        gpus=gpus,
+    )
     listener.found(server, asked)
     try:
         with _said_once():
@@ -194,6 +206,7 @@ async def _play(course: _Course, http: Http, index: int, listener: Listener) -> 
         index,
         lengths=course.lengths,
         prompt_seed=course.prompt_seed,
+        texts=() if course.trace is None else course.trace.texts,
     )
     played = await play(course.server.target, plan, probe=watch.look)
     return _judged(course, objective.ladder[index], played, watch)
@@ -290,6 +303,7 @@ def _measured(course: _Course) -> Measured:
         version=server.facts.version,
         model=server.target.model,
         api=server.target.api,
+        workload=workload(objective, course.lengths, course.trace, server.target.api),
         rehearsal=server.rehearsal,
         input_tokens=round(fmean(given for given, _ in course.lengths)),
         output_tokens=round(fmean(wanted for _, wanted in course.lengths)),
