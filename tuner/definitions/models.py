@@ -203,10 +203,12 @@ class Seeds(Frozen):
 
 class Decision(Frozen):
     """How sure a verdict must be: the confidence of its interval, and the band (percent)
-    inside which an effect counts as none."""
+    inside which an effect counts as none; and what becomes of a configuration whose output is
+    `differing` from the baseline's: it is refused, or (a quantisation, for one) admitted."""
 
     confidence: float = Field(default=0.95, gt=0.5, lt=1.0)
     equivalence_percent: float = Field(default=3.0, gt=0)
+    differing: Literal["reject", "admit"] = "reject"
 
 
 class Objective(Frozen):
@@ -239,6 +241,11 @@ class Objective(Frozen):
     def by_rate(self) -> bool:
         """Whether the ladder is one of request rates: an open loop."""
         return self.ladder[0].request_rate is not None
+
+    @property
+    def admits(self) -> bool:
+        """Whether output that is not the baseline's is shown rather than refused."""
+        return self.decision.differing == "admit"
 
     def slos_at(self, rung: Rung) -> list[str]:
         """The limits that hold at a rung: everybody's and its own."""
@@ -274,7 +281,9 @@ class EngineDefinition(Launch):
     rehearsal needs a `surface` and may leave the launch out. `version` is what spaces with
     `versions` are read for where the engine is not installed; where it is, both must agree.
     `start_s` is about how long a launch takes until it is ready: plans count with it before
-    anything was measured.
+    anything was measured. A server that is not ready after `ready_timeout_s` is given up, and one
+    that shows no sign of life for `stall_timeout_s`: while it starts no new line of log, no work
+    of its processes, nothing read; under load no token.
     """
 
     name: Literal["vllm", "sglang", "rehearsal"]
@@ -284,6 +293,7 @@ class EngineDefinition(Launch):
     builds: dict[str, Launch] = {}
     start_s: float | None = Field(default=None, gt=0)
     ready_timeout_s: float = Field(default=1800.0, gt=0)
+    stall_timeout_s: float = Field(default=120.0, gt=0)
 
 
 Published = Annotated[

@@ -19,9 +19,11 @@ SURE_NAT = 0.5
 MOST_NAT = 10.0
 """More than this a single token never counts: one of them is wrong, however wrong."""
 FLOOR_NAT = 0.02
+FLOOR_LEAD_SHARE = 0.02
 FLOOR_SHARE = 0.02
 """What is tolerated whatever the baseline shows: few launches may agree by chance, and another
-kernel rounds otherwise than two launches of one."""
+kernel rounds otherwise than two launches of one. Where all tokens are nearly alike, as to a model
+of random weights, so is a wrong one: there it is a share of the lead that the best token has."""
 TIMES = 3.0
 """How many times the baseline's own largest distance is tolerated."""
 MISSING_SHARE = 0.05
@@ -53,12 +55,14 @@ class Distance(Frozen):
 
     `gap_nat` is the mean, over `tokens`, of how much likelier the baseline's own token was. `flips`
     counts tokens that it surely would not have said (a gap above 0.5 nat), `sure` those where it
-    knew what to say, `missing` those that were asked for and did not come.
+    knew what to say, `missing` those that were asked for and did not come. By `lead_nat`, on
+    average, its own token led the next.
     """
 
     level: float
     tokens: int
     gap_nat: float
+    lead_nat: float
     flips: int
     sure: int
     missing: int = 0
@@ -89,20 +93,25 @@ def distance(level: float, asked: int, scored: Iterable[Sequence[TokenScore]]) -
     """The distance of continuations of `asked` tokens each from the scores of their tokens."""
     answers = list(scored)
     scores = [score for answer in answers for score in answer]
-    gaps = [_gap(score) for score in scores]
+    gaps = [_capped(score.best - score.said) for score in scores]
+    leads = [_capped(score.best - score.second) for score in scores]
     return Distance(
         level=level,
         tokens=len(scores),
-        gap_nat=round(math.fsum(gaps) / len(gaps), 6) if gaps else 0.0,
+        gap_nat=_mean(gaps),
+        lead_nat=_mean(leads),
         flips=sum(gap > SURE_NAT for gap in gaps),
-        sure=sum(score.best - score.second > SURE_NAT for score in scores),
+        sure=sum(lead > SURE_NAT for lead in leads),
         missing=sum(max(0, asked - len(answer)) for answer in answers),
     )
 
 
-def _gap(score: TokenScore) -> float:
-    gap = score.best - score.said
-    return min(max(gap, 0.0), MOST_NAT) if math.isfinite(gap) else MOST_NAT
+def _capped(nat: float) -> float:
+    return min(max(nat, 0.0), MOST_NAT) if math.isfinite(nat) else MOST_NAT
+
+
+def _mean(values: Sequence[float]) -> float:
+    return round(math.fsum(values) / len(values), 6) if values else 0.0
 
 
 class Tolerance(Frozen):
@@ -140,8 +149,9 @@ def tolerance(own: Sequence[Sequence[Distance]]) -> Tolerance | None:
         return None
     found = [distance for distances in launches for distance in distances]
     own_nat = max(distance.gap_nat for distance in found)
+    lead_nat = math.fsum(distance.lead_nat for distance in found) / len(found)
     return Tolerance(
-        gap_nat=FLOOR_NAT + TIMES * own_nat,
+        gap_nat=min(FLOOR_NAT, FLOOR_LEAD_SHARE * lead_nat) + TIMES * own_nat,
         flip_share=FLOOR_SHARE + TIMES * max(distance.flip_share for distance in found),
         missing_share=MISSING_SHARE + max(distance.missing_share for distance in found),
         own_nat=own_nat,

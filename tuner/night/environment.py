@@ -68,7 +68,7 @@ def _written(study: LoadedStudy) -> dict[str, Any]:
         "fixed": definition.fixed.model_dump(mode="json"),
         "baseline": study.baseline.as_dict(),
         "space": space,
-        "objective": study.objective.model_dump(mode="json"),
+        "objective": _measured(study.objective),
         "surface": study.digests.get("surface"),
         "trace": study.digests.get("trace"),
     }
@@ -306,7 +306,12 @@ def _with_defaults(objective: Any) -> Any:
         read = Objective.model_validate_json(json.dumps(objective))
     except ValidationError:
         return objective  # differs from any that can be read, and is told so
-    return read.model_dump(mode="json")
+    return _measured(read)
+
+
+def _measured(objective: Objective) -> dict[str, Any]:
+    """What of an objective numbers depend on: to admit another output is a choice of afterwards."""
+    return objective.model_dump(mode="json", exclude={"decision": {"differing"}})
 
 
 def _damaged(path: Path, found: str) -> RecordsError:

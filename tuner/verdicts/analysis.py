@@ -16,7 +16,9 @@ from tuner.errors import TunerError
 from tuner.measuring.measurement import RungMeasurement
 from tuner.records import TrialRecord
 from tuner.verdicts.decision import reference
+from tuner.verdicts.outputs import WRONG_OUTPUT
 from tuner.verdicts.score import score, slo_breaches
+from tuner.verdicts.standing import judged
 
 SCORE = "score"
 HIGHER_IS_BETTER = (*RATES, "input_tok_s")
@@ -124,6 +126,11 @@ def trials_frame(
     """One row for each launch: outcome, score, and every metric as `name@level`."""
     records = tuple(records)
     baseline = reference(records, objective, baseline_key)
+    wrong = {
+        r.number
+        for r in judged(records, admit=objective.admits)
+        if r.failure is not None and r.failure.kind == WRONG_OUTPUT
+    }
     rows = [
         {
             "number": record.number,
@@ -134,7 +141,7 @@ def trials_frame(
             "cause": record.failure.cause if record.failure else record.pruned_because,
             "duration_s": record.duration_s,
             "ready_s": record.ready_s,
-            "feasible": not slo_breaches(record.rungs, objective),
+            "feasible": record.number not in wrong and not slo_breaches(record.rungs, objective),
             SCORE: score(record.rungs, baseline, objective),
             **{
                 f"{name}@{rung.level:g}": _number(rung, name)
@@ -251,10 +258,11 @@ def _points(
 
 
 def _shown(records: Sequence[TrialRecord], objective: Objective) -> list[TrialRecord]:
-    """Those that kept all limits, without what was extrapolated where there is better."""
+    """Those that kept all limits and whose output is the baseline's, or another that is admitted,
+    without what was extrapolated where there is better."""
     whole = [
         record
-        for record in records
+        for record in judged(records, admit=objective.admits)
         if record.outcome == "completed" and not slo_breaches(record.rungs, objective)
     ]
     seen = {record.key for record in whole if not record.replicas.extrapolated}

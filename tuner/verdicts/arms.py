@@ -6,6 +6,7 @@ from tuner.definitions.models import Objective
 from tuner.measuring.measurement import RungMeasurement
 from tuner.records import TrialRecord
 from tuner.verdicts.effects import Effect, Sample, effect
+from tuner.verdicts.outputs import Outputs
 from tuner.verdicts.score import log_throughputs, reference
 from tuner.verdicts.standing import judged
 
@@ -25,7 +26,8 @@ class Arms:
         objective: Objective,
         baseline_key: str | None = None,
     ) -> None:
-        self.records = tuple(judged(records))
+        self.records = tuple(judged(records, admit=objective.admits))
+        self.outputs = Outputs(self.records)
         self.objective = objective
         by_number = {record.number: record for record in self.records}
         launched = next((r.key for r in self.records if r.kind == "baseline"), None)
@@ -45,9 +47,9 @@ class Arms:
 
     def fresh(self, key: str) -> tuple[TrialRecord, ...]:
         """Launches made to confirm a configuration, of all the servers that its host holds; one
-        that a person cut short says nothing."""
+        that a person cut short, or whose measurement is void, says nothing."""
         made = (r for r in self.records if r.kind == "confirm" and r.key == key)
-        return tuple(r for r in made if r.outcome != "interrupted" and not r.replicas.extrapolated)
+        return tuple(r for r in made if r.tells and not r.replicas.extrapolated)
 
     def confirmed_keys(self) -> tuple[str, ...]:
         """Configurations that were launched afresh, in order of their first such launch."""

@@ -35,9 +35,11 @@ from tuner.verdicts.limits import (
     broken_words,
     infeasible_words,
     kept,
+    output_words,
     unconfirmed_words,
     worst,
 )
+from tuner.verdicts.outputs import WRONG_OUTPUT
 from tuner.verdicts.score import Breach, slo_breaches
 
 MIN_DRIFT_LAUNCHES = 4
@@ -108,7 +110,8 @@ class Conclusion:
 
     `effect` is the winner's, or where there is none the best finalist's. `detectable_percent` is
     the gain that as many fresh launches (two at least) would likely have shown; None where no
-    configuration that keeps the limits was measured beside the baseline.
+    configuration that keeps the limits was measured beside the baseline. `output` says how far
+    outputs were compared with the baseline's.
     """
 
     winner_key: str | None
@@ -118,6 +121,7 @@ class Conclusion:
     noise: NoiseFloor
     drift: Drift | None
     finalists: tuple[Finalist, ...]
+    output: str = ""
 
 
 def reference(
@@ -153,7 +157,8 @@ def conclusion(
     """The winner by fresh launches, or that there is none, and what the night could have shown.
 
     A winner was launched afresh at least twice, every time served the whole ladder within all
-    limits, and its interval lies above zero and not inside the band that counts as no effect.
+    limits, its output was compared with the baseline's where that can be done, and its interval
+    lies above zero and not inside the band that counts as no effect.
     With k finalists each is judged with error min(a, 2 a / k), a = 1 - confidence: gains are the
     upper half of that error, so that the chance of crowning any of them without a gain is at most
     a (Bonferroni). Looking again after every further launch is not corrected for.
@@ -169,6 +174,7 @@ def conclusion(
     judged = tuple(_finalist(arms, key, confidence, bool(breaches)) for key in keys)
     winner = _best(f for f in judged if not f.refused)
     shown = winner or _best(judged)
+    key = winner.key if winner else None
     most = max([len(finalist.trials) for finalist in judged], default=0)
     detectable = floor.detectable_percent(max(most, FRESH_LAUNCHES)) if limits.within else None
     if winner:
@@ -178,13 +184,14 @@ def conclusion(
     else:
         found = _nothing_won(arms, judged, shown, floor, detectable)
     return Conclusion(
-        winner_key=winner.key if winner else None,
+        winner_key=key,
         effect=shown.effect if shown else None,
-        sentence=f"{found}{_drift_words(slope)}",
+        sentence=f"{found}{output_words(arms, key)}{_drift_words(slope)}",
         detectable_percent=detectable,
         noise=floor,
         drift=slope,
         finalists=judged,
+        output=arms.outputs.summary(),
     )
 
 
@@ -255,6 +262,7 @@ def _finalist(arms: Arms, key: str, confidence: float, baseline_infeasible: bool
         better = judgement == "helps"
         refused = "" if better else _not_better(found, judgement, arms.objective)
         refused = refused or _not_beside(records, arms.baseline)
+    refused = refused or arms.outputs.unchecked(key)
     return Finalist(
         key=key,
         trials=tuple(record.number for record in records),
@@ -268,6 +276,8 @@ def _finalist(arms: Arms, key: str, confidence: float, baseline_infeasible: bool
 def _unfit(records: Sequence[TrialRecord], found: Effect | None, breaches: Sequence[Breach]) -> str:
     """Why a configuration is out, however fast."""
     for record in records:
+        if record.failure is not None and record.failure.kind == WRONG_OUTPUT:
+            return record.failure.cause
         if counts_against(record):
             cause = record.failure.cause if record.failure else record.outcome
             return f"trial {record.number} did not complete: {cause}"

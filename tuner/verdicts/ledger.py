@@ -14,6 +14,7 @@ from tuner.definitions.models import Hypothesis, Objective
 from tuner.records import TrialRecord
 from tuner.verdicts.arms import FRESH_LAUNCHES, Arms, compare, counts_against
 from tuner.verdicts.effects import Effect, Judgement, judge, launches_to_decide, more_words
+from tuner.verdicts.outputs import WRONG_OUTPUT
 
 Verdict = Literal[
     "helps",
@@ -26,9 +27,6 @@ Verdict = Literal[
     "not run",
     "wrong output",
 ]
-
-WRONG_OUTPUT = "wrong_output"
-"""The failure class of a server whose output is no longer the baseline's."""
 
 BASELINE = "the baseline"
 DEAD_ENDS: tuple[Verdict, ...] = ("blocked", "moot", "wrong output")
@@ -162,7 +160,9 @@ def _row(
             finding = _died(arms, launches, failed, rungs)
         finding = replace(finding, over=over, rungs=rungs)
     low, high = hypothesis.gain_percent
-    said = "".join(f"; {each}" for each in _overridden(arms, hypothesis))
+    said = "".join(
+        f"; {each}" for each in [*_overridden(arms, hypothesis), *_admitted(arms, launches)]
+    )
     expected = f"; {low:g} to {high:g} % was expected" if finding.effect else ""
     return LedgerRow(
         id=hypothesis.id,
@@ -198,14 +198,24 @@ def _launches(arms: Arms, hypothesis: Hypothesis) -> list[TrialRecord]:
     keys = {record.key for record in stated}
     seen = (r for r in arms.records if not r.replicas.extrapolated)
     group = [r for r in seen if r.key in keys and r.outcome != "duplicate"]
-    fresh = [r for r in group if r.kind == "confirm" and r.outcome != "interrupted"]
-    return fresh if len(fresh) >= FRESH_LAUNCHES else group
+    fresh = [r for r in group if r.kind == "confirm" and r.tells]
+    if len(fresh) >= FRESH_LAUNCHES:
+        return fresh
+    return [r for r in group if r.outcome != "invalid"] or group
 
 
 def _overridden(arms: Arms, hypothesis: Hypothesis) -> list[str]:
     """Which of its own settings the engine changed, and by whose word."""
     stated = (record for record in arms.records if record.hypothesis == hypothesis.id)
     return list(dict.fromkeys(str(each) for record in stated for each in record.overridden))
+
+
+def _admitted(arms: Arms, launches: Sequence[TrialRecord]) -> list[str]:
+    """That its output differs and counts all the same, since the study admits that."""
+    if not arms.objective.admits:
+        return []
+    differing = (arms.outputs.differs(record.number) for record in launches)
+    return [f"its output is {said}, which the study admits" for said in differing if said][:1]
 
 
 def _telling_failure(launches: Sequence[TrialRecord]) -> TrialRecord | None:
@@ -250,7 +260,9 @@ def _unmeasured(launches: Sequence[TrialRecord], parents: Sequence[LedgerRow]) -
     if not launches:
         return _Finding(verdict="not run", words="not run")
     last = launches[-1]
-    cause = last.failure.cause if last.failure else f"trial {last.number} was {last.outcome}"
+    void = f"the measurement was void {last.void_because}" if last.outcome == "invalid" else ""
+    said = void or f"trial {last.number} was {last.outcome}"
+    cause = last.failure.cause if last.failure else said
     return _Finding(verdict="not run", words=f"not measured: {cause}", cause=cause)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tuner.definitions.counted import counted
 from tuner.records import TrialRecord
 from tuner.verdicts.arms import Arms
+from tuner.verdicts.outputs import WRONG_OUTPUT
 from tuner.verdicts.score import Breach, slo_breaches
 
 
@@ -30,7 +31,7 @@ class Kept:
 
 def kept(arms: Arms) -> Kept:
     """What the configurations beside the baseline make of the limits."""
-    whole = [group for group in arms.candidates().values() if arms.scores(group)]
+    whole = [g for g in arms.candidates().values() if arms.scores(g) and not _wrong(g)]
     clean = [group for group in whole if not any(_breaches(arms, record) for record in group)]
     launches = [*arms.baseline, *(record for group in whole for record in group)]
     tried = [record for record in launches if arms.scores([record])]
@@ -85,6 +86,27 @@ def unconfirmed_words(breaches: Sequence[Breach], found: Kept, why: str) -> str:
         f" {counted(found.measured, 'other configuration')} kept every limit, and none is a winner"
         f" yet: {why}."
     )
+
+
+def output_words(arms: Arms, winner_key: str | None) -> str:
+    """That a winner is admitted though its output differs; else who looked faster and gave another
+    output. Empty where there is no such thing to say."""
+    if winner_key is not None:
+        launches = (r.number for r in arms.records if r.key == winner_key)
+        said = next(filter(None, map(arms.outputs.differs, launches)), "")
+        return f" Its output differs, which the study admits: {said}." if said else ""
+    baseline = [sample.value for sample in arms.scores(arms.baseline)]
+    bar = math.fsum(baseline) / len(baseline) if baseline else math.inf
+    others = [r for r in arms.records if arms.outputs.differs(r.number)]
+    faster = {s.value: r.number for r in others for s in arms.scores([r]) if s.value > bar}
+    if not faster:
+        return ""
+    number = faster[max(faster)]
+    return f" Trial {number} looked faster: its output is {arms.outputs.differs(number)}."
+
+
+def _wrong(group: Iterable[TrialRecord]) -> bool:
+    return any(r.failure is not None and r.failure.kind == WRONG_OUTPUT for r in group)
 
 
 def _breaches(arms: Arms, record: TrialRecord) -> tuple[Breach, ...]:
