@@ -4,14 +4,13 @@ import re
 
 from tuner.engines.readback import (
     as_flags,
-    gauges,
     labels,
     last_match,
-    number,
     printed_pairs,
     whole,
 )
 from tuner.flags.secrets import HIDDEN
+from tuner.http.exposition import gauges, number
 
 METRICS = """\
 # HELP a:b a gauge

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.conftest import ROOT
-from tuner.hosts import inspection, processes
+from tuner.hosts import inspection, kernel_counts, processes
 from tuner.hosts.inspection import inspect_host
 from tuner.hosts.job import RAY_VARIABLE
 from tuner.hosts.leftovers import records
@@ -167,6 +167,7 @@ def test_the_limits_of_a_container_of_either_version(
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    monkeypatch.setattr(inspection, "SYSTEM", tmp_path)
-    assert inspection._container_memory_gb() == (limit_gb, used_gb)
+    for module in (inspection, kernel_counts):
+        monkeypatch.setattr(module, "SYSTEM", tmp_path)
+    assert kernel_counts._container_memory_gb() == (limit_gb, used_gb)
     assert inspection._quota_cores() == quota

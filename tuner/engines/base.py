@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from tuner.definitions.models import EngineDefinition, Serve, Value
 from tuner.engines.images import Image
+from tuner.engines.metric_names import MetricNames
 from tuner.engines.spelling import resolve, shell_word, shown_argv, shown_env
 from tuner.flags.catalogue import Catalogue
 from tuner.frozen import Frozen
@@ -133,6 +134,9 @@ class Engine(Protocol):
     """The model name that requests carry."""
     usual_port: ClassVar[int]
     """Where it listens unless it is told otherwise."""
+
+    metrics: ClassVar[MetricNames]
+    """How it calls what it counts of itself."""
 
     def command(
         self,

@@ -20,8 +20,8 @@ from tuner.engines.interpreter import (
     program_faults,
     python_words,
 )
+from tuner.engines.metric_names import MetricNames
 from tuner.engines.overrides import Override, overrides
-from tuner.engines.readback import gauges
 from tuner.engines.scoring import token_ids
 from tuner.engines.spelling import resolve, spell, unset_references
 from tuner.errors import EngineError, HostError, HttpError, HttpStatusError
@@ -30,6 +30,7 @@ from tuner.flags.names import canonical, is_variable
 from tuner.flags.probe import ask
 from tuner.flags.record import recorded
 from tuner.hosts.containers import Runtime
+from tuner.http.exposition import gauges
 from tuner.measuring.fidelity import TokenScore
 
 if TYPE_CHECKING:
@@ -84,8 +85,7 @@ class CommonEngine:
     withheld_env: ClassVar[frozenset[str]]
     flag_aliases: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Other names of a flag, by the name under which it is read back."""
-    running_metric: ClassVar[str]
-    queued_metric: ClassVar[str]
+    metrics: ClassVar[MetricNames]
     flush_path: ClassVar[str]
 
     def __init__(self, spec: LaunchSpec) -> None:
@@ -374,7 +374,7 @@ class CommonEngine:
         """Requests running and queued, summed over ranks and replicas; None where the metrics
         do not say. Raises HttpError."""
         metrics = await http.get_text("/metrics")
-        running, queued = gauges(metrics, self.running_metric, self.queued_metric)
+        running, queued = gauges(metrics, self.metrics.running, self.metrics.queued)
         return None if running is None or queued is None else (running, queued)
 
     async def tokens(self, http: "Http", text: str) -> list[int] | None:

@@ -2,7 +2,6 @@
 
 import ast
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,38 +9,10 @@ from typing import Any
 from tuner.definitions.models import Value
 from tuner.flags.names import canonical
 from tuner.flags.secrets import HIDDEN, is_secret_flag
+from tuner.http.exposition import number
 
 _OPEN, _CLOSE, _QUOTES = "([{<", ")]}>", "'\""
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-
-
-def gauges(metrics: str, *names: str) -> list[float | None]:
-    """The sum of all samples of each metric in Prometheus' text, over ranks and replicas; None
-    where there is none.
-
-    One pass without a pattern: it is read while tokens are being timed.
-    """
-    found: dict[str, list[float]] = {name: [] for name in names}
-    for line in metrics.splitlines():
-        for name in names:
-            if line.startswith(name):
-                found[name] += _sample(line[len(name) :])
-    return [sum(values) if values else None for values in found.values()]
-
-
-def _sample(rest: str) -> list[float]:
-    """The value in what follows a metric's name; none where the name goes on."""
-    words = rest[rest.rfind("}") + 1 :].split() if rest.startswith(("{", " ", "\t")) else []
-    return [value for word in words[:1] if (value := number(word)) is not None]
-
-
-def number(value: Any) -> float | None:
-    """A finite number that a server said, None where it said anything else."""
-    try:
-        found = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return found if math.isfinite(found) else None
 
 
 def whole(value: Any) -> int | None:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 from tuner.definitions.models import Value
 from tuner.engines.base import EngineFacts
 from tuner.engines.common import GENERATION_TIMEOUT_S, PROBE_TOKENS, CommonEngine
-from tuner.engines.readback import as_flags, last_match, number, whole
+from tuner.engines.metric_names import MetricNames
+from tuner.engines.readback import as_flags, last_match, whole
 from tuner.engines.scoring import BEST, GREEDY, listed_scores, token_ids
 from tuner.errors import HttpProtocolError, HttpStatusError
 from tuner.flags.sglang import FLAGS
+from tuner.http.exposition import number
 from tuner.measuring.fidelity import TokenScore
 
 if TYPE_CHECKING:
@@ -65,8 +67,14 @@ class SGLangEngine(CommonEngine):
         }
     )
     withheld_env = frozenset[str]()
-    running_metric = "sglang:num_running_reqs"
-    queued_metric = "sglang:num_queue_reqs"
+    metrics = MetricNames(
+        running="sglang:num_running_reqs",
+        queued="sglang:num_queue_reqs",
+        kv_usage=("sglang:token_usage",),
+        preempted=("sglang:num_retracted_requests_total",),
+        looked_up=("sglang:prompt_tokens_total",),
+        found=("sglang:cached_tokens_total",),
+    )
     flush_path = "/flush_cache"
 
     def injected_flags(

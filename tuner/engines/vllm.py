@@ -8,9 +8,11 @@ from tuner.definitions.models import Value
 from tuner.engines.base import EngineFacts
 from tuner.engines.common import GENERATION_TIMEOUT_S, PROBE_TOKENS, CommonEngine
 from tuner.engines.flushing import NOT_FOUND, OK
-from tuner.engines.readback import as_flags, labels, last_match, number, printed_pairs, whole
+from tuner.engines.metric_names import MetricNames
+from tuner.engines.readback import as_flags, labels, last_match, printed_pairs, whole
 from tuner.engines.scoring import BEST, GREEDY, named_scores, token_ids
 from tuner.errors import HttpProtocolError
+from tuner.http.exposition import number
 from tuner.measuring.fidelity import TokenScore
 
 if TYPE_CHECKING:
@@ -68,8 +70,14 @@ class VLLMEngine(CommonEngine):
         }
     )
     withheld_env = frozenset({"VLLM_API_KEY", "VLLM_PORT"})
-    running_metric = "vllm:num_requests_running"
-    queued_metric = "vllm:num_requests_waiting"
+    metrics = MetricNames(
+        running="vllm:num_requests_running",
+        queued="vllm:num_requests_waiting",
+        kv_usage=("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
+        preempted=("vllm:num_preemptions_total",),
+        looked_up=("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"),
+        found=("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"),
+    )
     flush_path = "/reset_prefix_cache"
 
     def model_words(self) -> tuple[str, ...]:

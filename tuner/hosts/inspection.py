@@ -19,6 +19,7 @@ from tuner.hosts import processes
 from tuner.hosts.cgroups import SYSTEM
 from tuner.hosts.gpu_health import Gpus, gpus_now
 from tuner.hosts.job import RAY_VARIABLE
+from tuner.hosts.kernel_counts import machine_ticks, memory, swapped_pages, text
 from tuner.hosts.leftovers import sweep
 from tuner.hosts.ray_leftovers import sweep_ray
 from tuner.hosts.slots import parse_list
@@ -30,7 +31,6 @@ _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 _TIME_ERROR = 5
 """What adjtimex(2) returns of a clock that nothing keeps right."""
 _TIMEX_BYTES = 512
-_NO_LIMIT_BYTES = 1 << 60
 
 
 class Disk(Frozen):
@@ -97,7 +97,7 @@ def inspect_host(study: Path | None = None) -> Inspected:
     load = _Load()
     time.sleep(_SAMPLE_S)
     busy_cores, cpu_users, swapped_pages = load.since()
-    memory = _memory()
+    room = memory()
     soft, hard = (_limit(value) for value in resource.getrlimit(resource.RLIMIT_NOFILE))
     return Inspected(
         gpus=gpus_now(),
@@ -108,11 +108,11 @@ def inspect_host(study: Path | None = None) -> Inspected:
         study=_disk(study) if study else None,
         listening=sorted(_listening()),
         ephemeral=_pair("/proc/sys/net/ipv4/ip_local_port_range", (32768, 60999)),
-        reserved=list(parse_list(_text("/proc/sys/net/ipv4/ip_local_reserved_ports"))),
-        memory_gb=memory["MemTotal"],
-        available_gb=memory["MemAvailable"],
-        swap_gb=memory["SwapTotal"],
-        swap_used_gb=memory["SwapTotal"] - memory["SwapFree"],
+        reserved=list(parse_list(text("/proc/sys/net/ipv4/ip_local_reserved_ports"))),
+        memory_gb=room.total_gb,
+        available_gb=room.available_gb,
+        swap_gb=room.swap_gb,
+        swap_used_gb=room.swap_gb - room.swap_free_gb,
         swapped_pages=swapped_pages,
         cores=len(os.sched_getaffinity(0)),
         quota_cores=_quota_cores(),
@@ -152,18 +152,18 @@ class _Load:
 
     def __init__(self) -> None:
         self._began_s = time.monotonic()
-        self._total, self._idle = _machine_ticks()
+        self._total, self._idle = machine_ticks()
         self._ticks = dict(_process_ticks())
-        self._pages = _swapped_pages()
+        self._pages = swapped_pages()
 
     def since(self) -> tuple[float, list[CpuUser], int]:
         """(cores in use, the processes that use them, pages swapped) since it was made."""
         took_s = time.monotonic() - self._began_s
-        total, idle = _machine_ticks()
+        total, idle = machine_ticks()
         used = (total - self._total) - (idle - self._idle)
         share = used / (total - self._total) if total > self._total else 0.0
         cores = os.cpu_count() or 1
-        return share * cores, self._users(took_s), _swapped_pages() - self._pages
+        return share * cores, self._users(took_s), swapped_pages() - self._pages
 
     def _users(self, took_s: float) -> list[CpuUser]:
         own = {os.getpid(), os.getppid()}
@@ -216,11 +216,6 @@ def _owner(pid: int) -> str:
         return ""
 
 
-def _machine_ticks() -> tuple[int, int]:
-    fields = [int(field) for field in _text("/proc/stat").split("\n", 1)[0].split()[1:9]]
-    return sum(fields), sum(fields[3:5])
-
-
 def _process_ticks() -> Iterator[tuple[int, int]]:
     for path in processes.PROC.glob("[0-9]*"):
         with suppress(OSError, ValueError, IndexError):
@@ -229,46 +224,12 @@ def _process_ticks() -> Iterator[tuple[int, int]]:
             yield int(path.name), int(fields[11]) + int(fields[12])
 
 
-def _swapped_pages() -> int:
-    lines = (line.split() for line in _text("/proc/vmstat").splitlines())
-    return sum(int(count) for name, count in lines if name in ("pswpin", "pswpout"))
-
-
-def _memory() -> dict[str, float]:
-    """In GB; a container's own limit where it has less than its host."""
-    found = dict.fromkeys(("MemTotal", "MemAvailable", "SwapTotal", "SwapFree"), 0.0)
-    for line in _text("/proc/meminfo").splitlines():
-        name, _, value = line.partition(":")
-        if name in found:
-            found[name] = int(value.split()[0]) * 1024 / 1e9
-    limit_gb, used_gb = _container_memory_gb()
-    if limit_gb is not None and limit_gb < found["MemTotal"]:
-        found["MemTotal"] = limit_gb
-        found["MemAvailable"] = min(found["MemAvailable"], max(0.0, limit_gb - used_gb))
-    return found
-
-
-def _container_memory_gb() -> tuple[float | None, float]:
-    """(limit, in use without what the kernel would drop) of this container, None without one."""
-    for limit, used, dropped in (
-        ("memory.max", "memory.current", "inactive_file"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),
-    ):
-        text = _text(SYSTEM / limit).strip()
-        if text.isdecimal() and int(text) < _NO_LIMIT_BYTES:
-            stat = (SYSTEM / limit).parent / "memory.stat"
-            words = dict(line.split() for line in _text(stat).splitlines())
-            in_use = int(_text(SYSTEM / used) or 0) - int(words.get(dropped, 0))
-            return int(text) / 1e9, in_use / 1e9
-    return None, 0.0
-
-
 def _quota_cores() -> float | None:
     """How many cores' time this container may use, None where it has no such limit."""
-    quota, _, period = _text(SYSTEM / "cpu.max").strip().partition(" ")
+    quota, _, period = text(SYSTEM / "cpu.max").strip().partition(" ")
     if not quota:
-        quota = _text(SYSTEM / "cpu" / "cpu.cfs_quota_us").strip()
-        period = _text(SYSTEM / "cpu" / "cpu.cfs_period_us").strip()
+        quota = text(SYSTEM / "cpu" / "cpu.cfs_quota_us").strip()
+        period = text(SYSTEM / "cpu" / "cpu.cfs_period_us").strip()
     return int(quota) / int(period) if quota.isdecimal() and period.isdecimal() else None
 
 
@@ -297,7 +258,7 @@ def _listening() -> Iterator[int]:
     """Every TCP port that somebody listens on, on whatever address."""
     seen: set[int] = set()
     for family in ("tcp", "tcp6"):
-        for fields in map(str.split, _text(f"/proc/net/{family}").splitlines()[1:]):
+        for fields in map(str.split, text(f"/proc/net/{family}").splitlines()[1:]):
             if fields[3] == processes.LISTEN:
                 seen.add(int(fields[1].rpartition(":")[2], 16))
     yield from seen
@@ -317,13 +278,5 @@ def _limit(value: int) -> int | None:
 
 
 def _pair(path: str, default: tuple[int, int]) -> tuple[int, int]:
-    found = _text(path).split()
+    found = text(path).split()
     return (int(found[0]), int(found[1])) if len(found) == 2 else default
-
-
-def _text(path: str | Path) -> str:
-    """What a file of the kernel's says; nothing where this machine has no such file."""
-    try:
-        return Path(path).read_text()
-    except OSError:
-        return ""
