@@ -10,8 +10,10 @@ from rich.text import Text
 from tuner.console.terminal import label, one_line, terminal
 from tuner.definitions.space import MAX_COUNT
 from tuner.measuring.measurement import RungMeasurement
+from tuner.records import TrialRecord
 from tuner.verbs.inspect import Check, TrialView
 from tuner.verdicts.ledger import LedgerRow
+from tuner.views.asked import forgotten
 from tuner.views.plan import Plan, PlannedPart
 from tuner.views.results import DeadEnd, StudyView, TrialRow
 from tuner.views.words import (
@@ -44,7 +46,7 @@ def show_check(check: Check) -> None:
         f"{check.study}: no faults. Engine {check.engine}, {check.parameters} parameters "
         f"({_size(check)}), {check.hypotheses} hypotheses, ladder {ladder}."
     )
-    for sentence in check.scope.sentences():
+    for sentence in (*check.workload.sentences(), *check.scope.sentences()):
         out.print(plain(sentence))
     for sentence in check.not_ready:
         out.print(f"not ready on this machine: {sentence}", style="yellow")
@@ -85,7 +87,7 @@ def _beside(plan: Plan) -> list[str]:
     dropped = ", ".join(plan.dropped_hypotheses)
     lines = [plan.assumed] if any(part.launches for part in plan.parts) else []
     lines += [f"The budget has no launch for: {dropped}."] if dropped else []
-    lines += plan.scope.sentences()
+    lines += [*plan.workload.sentences(), *plan.scope.sentences()]
     if plan.unverified:
         lines += ["Could not be verified here:", *(f"  {each}" for each in plan.unverified)]
     lines += [f"note: {each}" for each in plan.notes]
@@ -144,7 +146,7 @@ def _sections(view: StudyView, width: int) -> list[RenderableType]:
         return [*parts, Text(f"Nothing was launched yet: tuner run {shlex.quote(view.study)}")]
     parts += [_trials(view.trials, width), Text("")]
     parts += [Text(LEGEND)] if any(row.extrapolated for row in view.trials) else []
-    parts += [Text(_time(view)), Text(view.noise)]
+    parts += [Text(_time(view)), Text(view.noise), Text(view.conclusion.output)]
     return [*parts, Text(f"ended: {view.ended}")] if view.ended else parts
 
 
@@ -251,6 +253,8 @@ def show_trial(view: TrialView) -> None:
     lines += [f"breaks: {breach}" for breach in row.breaches]
     lines += [f"void: {plain(attempt)}" for attempt in row.void]
     lines += [f"remark: {plain(remark)}" for remark in row.remarks]
+    lines += [f"output: {plain(row.output)}"] if row.output else []
+    lines += _asked(record)
     if record.replicas.of > 1:
         lines.append(f"servers: {record.replicas}")
     phases = ", ".join(f"{name} {seconds:.1f}" for name, seconds in record.phase_s.items())
@@ -278,6 +282,12 @@ def show_trial(view: TrialView) -> None:
         )
     if record.command:
         out.print(f"command: {record.command}\nlog: {view.log}", soft_wrap=True)
+
+
+def _asked(record: TrialRecord) -> list[str]:
+    sentences = [] if record.workload is None else record.workload.sentences()
+    said = forgotten([record])
+    return [plain(each) for each in (*sentences, said) if each]
 
 
 def _rungs(view: TrialView) -> Table:

@@ -88,6 +88,11 @@ class Feasibility:
             del self._weights[suspect]
         self._weigh()
 
+    def mistaken(self, values: Mapping[str, Value]) -> None:
+        """The server did not serve with these values after all: its output was wrong."""
+        if values in self._survivors:
+            self._survivors.remove(values)
+
     def crashed(self, values: Mapping[str, Value], named: Iterable[str] = ()) -> None:
         """The server crashed, and these values are to blame: the `named` ones most of all."""
         innocent: set[Settings] = set()

@@ -97,6 +97,8 @@ class History:
         if (key, crashed) in self._weighed:
             return
         if isinstance(known.last, Crashed):
+            if (key, False) in self._weighed:
+                self.feasibility.mistaken(values)
             self.feasibility.crashed(values, known.last.named)
         elif isinstance(self.standing(key), Completed | Pruned):
             self.feasibility.survived(values)

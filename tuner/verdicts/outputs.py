@@ -51,6 +51,12 @@ class Outputs:
         said = (self.tolerance.exceeded(found) for found in self.distances.get(number, ()))
         return next(filter(None, said), "")
 
+    def said(self, number: int) -> str:
+        """How far a launch's output is from the baseline's, by the level where it is furthest;
+        empty where that is not known."""
+        found = self.distances.get(number)
+        return self.differs(number) or (str(max(found, key=lambda d: d.gap_nat)) if found else "")
+
     def unchecked(self, key: str) -> str:
         """Why a configuration may not be chosen yet, for want of a comparison; empty where one was
         made, or none can be made in this study."""

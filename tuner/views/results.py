@@ -1,6 +1,6 @@
 """What the records say, as values that can be printed or dumped as JSON. Starts nothing."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tuner.definitions.domain import same
@@ -9,12 +9,14 @@ from tuner.definitions.levels import Level, level_words
 from tuner.definitions.models import Value
 from tuner.definitions.space import shown
 from tuner.definitions.validation import LoadedStudy
+from tuner.definitions.workload import Workload
 from tuner.flags.names import canonical
 from tuner.frozen import Frozen
 from tuner.measuring.replicas import Replicas
 from tuner.night.environment import changed_since
 from tuner.night.launches import time_scale
 from tuner.night.servers import log_folder
+from tuner.night.workload import workload_of
 from tuner.records import Records, TrialRecord
 from tuner.verdicts.analysis import (
     ParetoPoint,
@@ -23,11 +25,14 @@ from tuner.verdicts.analysis import (
     pareto_points,
     time_use,
 )
-from tuner.verdicts.decision import Conclusion, conclusion, reference
+from tuner.verdicts.arms import Arms
+from tuner.verdicts.decision import Conclusion, conclusion
 from tuner.verdicts.ledger import LedgerRow, ledger, null_results
 from tuner.verdicts.limits import worst
+from tuner.verdicts.outputs import WRONG_OUTPUT
 from tuner.verdicts.score import rung_ratios, score, slo_breaches
 from tuner.verdicts.standing import judged
+from tuner.views.asked import forgotten
 from tuner.views.words import PER_USER
 
 SCHEMA = 1
@@ -42,8 +47,10 @@ class TrialRow(Frozen):
     """One launch in a line; `ratios` are throughput over the baseline's, by level.
 
     `ran_at` holds the rungs that the engine did not run in full: the requests it ran at a time, by
-    its own count. Where fewer `replicas` were launched than the host holds, throughputs, ratios and
-    score are `extrapolated`.
+    its own count. `void` are the attempts at a rung that were worth nothing, and why,
+    `remarks` what else is said against rungs. `output` says how far its output is from the
+    baseline's, empty where that is not known. Where fewer `replicas` were launched than the host
+    holds, throughputs, ratios and score are `extrapolated`.
     """
 
     number: int
@@ -57,6 +64,9 @@ class TrialRow(Frozen):
     tok_s: dict[Level, float]
     ran_at: dict[Level, float]
     breaches: list[str]
+    void: list[str] = []
+    remarks: list[str] = []
+    output: str = ""
     duration_s: float
     replicas: Replicas = Replicas()
     extrapolated: bool = False
@@ -81,9 +91,10 @@ class DeadEnd(Frozen):
 class StudyView(Frozen):
     """A study so far: its verdict, its hypotheses, its trials, and where the time went.
 
-    `dead` says which of its flags nothing reads; `ended` is why the run that shows this came to its
-    end, empty where none ran; `changed` is how the study differs from what the records were made
-    by, empty where it does not.
+    `dead` says which of its flags nothing reads; `workload` is what its servers are asked, and
+    `forgotten` whether they forgot prefixes between rungs; `ended` is why the run that shows this
+    came to its end, empty where none ran; `changed` is how the study differs from what the records
+    were made by, empty where it does not.
     """
 
     schema_number: int = SCHEMA
@@ -103,6 +114,8 @@ class StudyView(Frozen):
     time_use: list[TimeUse]
     feasible: bool
     dead: list[str] = []
+    workload: Workload | None = None
+    forgotten: str = ""
     ended: str = ""
     changed: str = ""
 
@@ -147,8 +160,8 @@ def study_view(study: LoadedStudy, records: Records, ended: str = "") -> StudyVi
     objective, key = study.objective, study.baseline.key
     found = conclusion(records, objective, key)
     rows = ledger(records, study.space.hypotheses, objective, key, study.idle)
-    base = reference(records, objective, key)
-    trials = [_trial_row(study, record, base) for record in records]
+    arms = Arms(records, objective, key)
+    trials = [_trial_row(study, record, arms) for record in records]
     winner = next((r for r in records if r.key == found.winner_key), None)
     return StudyView(
         study=name(study),
@@ -167,6 +180,8 @@ def study_view(study: LoadedStudy, records: Records, ended: str = "") -> StudyVi
         time_use=list(time_use(records)),
         feasible=any(t.score is not None and not t.breaches for t in trials),
         dead=dead_notes(study),
+        workload=workload_of(study),
+        forgotten=forgotten(records),
         ended=ended,
         changed=changed_since(study),
     )
@@ -235,27 +250,38 @@ def _shown(study: LoadedStudy, name: str, value: Value) -> Value:
 
 def trial_row(study: LoadedStudy, record: TrialRecord, records: Iterable[TrialRecord]) -> TrialRow:
     """One launch against the baseline as it is known by now."""
-    return _trial_row(study, record, reference(records, study.objective, study.baseline.key))
+    return _trial_row(study, record, Arms(records, study.objective, study.baseline.key))
 
 
-def _trial_row(study: LoadedStudy, record: TrialRecord, base: Mapping[float, float]) -> TrialRow:
+def _trial_row(study: LoadedStudy, record: TrialRecord, arms: Arms) -> TrialRow:
+    base = arms.reference
     value = score(record.rungs, base, study.objective)
+    standing = _standing(record, arms)
     return TrialRow(
         number=record.number,
         kind=record.kind,
         hypothesis=record.hypothesis,
         changes=changes(record.values, study),
-        outcome=record.outcome,
-        words=outcome_words(study, record),
+        outcome=standing.outcome,
+        words=outcome_words(study, standing),
+        output=arms.outputs.said(record.number),
         score=None if value is None else round(value, 5),
         ratios=rung_ratios(record.rungs, base, study.objective),
         tok_s={r.level: getattr(r, f"{study.objective.score}_tok_s") for r in record.rungs},
         ran_at=_ran_at(record),
         breaches=[str(b) for b in slo_breaches(record.rungs, study.objective)],
+        void=void_attempts(record),
+        remarks=_remarks(record),
         duration_s=record.duration_s,
         replicas=record.replicas,
         extrapolated=record.replicas.extrapolated,
     )
+
+
+def _standing(record: TrialRecord, arms: Arms) -> TrialRecord:
+    """The launch as it is taken by now: a failed one where its output turned out to be wrong."""
+    wrong = (r for r in arms.records if r.failure is not None and r.failure.kind == WRONG_OUTPUT)
+    return next((r for r in wrong if r.number == record.number), record)
 
 
 def log_path(study: LoadedStudy, record: TrialRecord) -> str:
@@ -296,10 +322,26 @@ def outcome_words(study: LoadedStudy, record: TrialRecord) -> str:
     if record.outcome == "duplicate":
         said = "".join(f"; {each}" for each in record.overridden)
         return f"runs with the same arguments as trial {record.duplicate_of}{said}"
+    if record.outcome == "invalid":
+        return f"measurement void {record.void_because}"
     return record.outcome
 
 
+def void_attempts(record: TrialRecord) -> list[str]:
+    """Each attempt at a rung that was worth nothing: why, and what to do about it."""
+    voiding = (next((d for d in rung.doubts if d.voids), None) for rung in record.invalid)
+    return [str(doubt) for doubt in voiding if doubt is not None]
+
+
+def _remarks(record: TrialRecord) -> list[str]:
+    """What is said against rungs that count; that a p99 is nearly the largest is no news."""
+    doubts = (doubt for rung in record.rungs for doubt in rung.doubts)
+    return [str(doubt) for doubt in doubts if doubt.rule != "percentiles"]
+
+
 def _died(study: LoadedStudy, record: TrialRecord) -> str:
+    if record.failure is not None and record.failure.kind == WRONG_OUTPUT:
+        return "wrong output"
     if record.failure is None or record.ready_s is None:
         return f"died while {record.failure.phase}" if record.failure else "died"
     reached = {rung.level for rung in record.rungs}
@@ -310,7 +352,7 @@ def _died(study: LoadedStudy, record: TrialRecord) -> str:
 
 def _dead_ends(study: LoadedStudy, records: Sequence[TrialRecord] | Records) -> list[DeadEnd]:
     found: dict[tuple[str, str], list[TrialRecord]] = {}
-    for record in judged(records):
+    for record in judged(records, admit=study.objective.admits):
         if record.failure is not None and record.failure.action == "never":
             found.setdefault((record.failure.kind, record.failure.cause), []).append(record)
     return [_dead_end(study, group) for group in found.values()]

@@ -171,7 +171,7 @@ def _dead_end(row: DeadEnd) -> list[str]:
 def noise(view: StudyView) -> list[Html]:
     """How much launches of one configuration differ, what that can show, and whether it moved."""
     found = view.conclusion
-    said = [view.noise[:1].upper() + view.noise[1:] + "."]
+    said = [f"{each[:1].upper()}{each[1:]}." for each in (view.noise, found.output) if each]
     if found.detectable_percent is not None:
         said.append(f"A gain of {found.detectable_percent:.1f} % would likely have been found.")
     if found.drift is None:
@@ -228,6 +228,7 @@ def trials(view: StudyView) -> list[Html]:
 def _trial(row: TrialRow, rungs: Sequence[float]) -> list[str | int | None]:
     sign = SIGN if row.extrapolated else ""
     came = [row.words, *(f"breaks {breach}" for breach in row.breaches)]
+    came += [f"void: {attempt}" for attempt in row.void]
     came += [ran_words(row.ran_at)] if row.ran_at else []
     return [
         row.number,
@@ -245,6 +246,7 @@ def environment(
     machine: Mapping[str, str],
     objective: Mapping[str, Any],
     records: Sequence[TrialRecord],
+    view: StudyView,
 ) -> list[Html]:
     """Engine, hardware, model, load, hosts, and when."""
     known = {name: value for name, value in identity.items() if name not in _OF_THE_FILES}
@@ -253,8 +255,15 @@ def environment(
     return [
         table(["", ""], [[name, value] for name, value in said.items()]),
         element("h3", "The load"),
+        *(element("p", sentence) for sentence in _asked(view)),
         table(["", ""], [[name, value] for name, value in load.items()]),
     ]
+
+
+def _asked(view: StudyView) -> list[str]:
+    """The load in words."""
+    sentences = [] if view.workload is None else view.workload.sentences()
+    return [*sentences, view.forgotten] if view.forgotten else sentences
 
 
 def _flat(known: Mapping[str, Any]) -> dict[str, str]:
