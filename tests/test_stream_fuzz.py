@@ -11,6 +11,7 @@ import random
 import socket
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, Literal, TypeVar
@@ -421,7 +422,7 @@ def misplace(rng: random.Random, value: dict[str, Any]) -> None:
     elif isinstance(inner, list) and inner and isinstance(inner[0], dict) and rng.random() < 0.7:
         misplace(rng, inner[0])
     else:
-        value[key] = rng.choice(JSON_OF_ANY_KIND)
+        value[key] = deepcopy(rng.choice(JSON_OF_ANY_KIND))  # else it may come to hold itself
 
 
 @cases(600)
