@@ -10,6 +10,7 @@ import pytest
 
 from tests.evening import edit, folder, keep, launch, remember
 from tests.test_checks import gpu, gpus, host
+from tests.test_flags_declared import OLD
 from tuner import cli
 from tuner.definitions.validation import load_study
 from tuner.hosts.gpu_health import Gpus
@@ -292,3 +293,49 @@ def test_usage_exits_2(typed):
     code, out, err = typed("a", "b")
     assert (code, out) == (2, "")
     assert "Usage: tuner doctor" in err
+
+
+def installed(folder, engine: str, module: str, text: str) -> str:
+    """An interpreter that has an engine of one module."""
+    site = folder / "site"
+    (site / engine / "srt").mkdir(parents=True)
+    for package in (site / engine, site / engine / "srt"):
+        (package / "__init__.py").write_text("")
+    (site / engine / module).write_text(text)
+    metadata = site / f"{engine}-9.9.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {engine}\nVersion: 9.9\n")
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={site} exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    return str(python)
+
+
+def test_an_engine_that_is_installed_and_cannot_be_imported(
+    typed, healthy, night, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "config.json").write_text("{}")
+    broken = "import no_such_module\n" + OLD
+    python = installed(tmp_path, "sglang", "srt/server_args.py", broken)
+    real(night, python, str(tmp_path / "weights"))
+    checks = found(typed, "night")
+    assert checks["engine"] == ("ok", "sglang 9.9", "")
+    assert checks["engine import"][0] == "fail"
+    assert "could not be imported" in checks["engine import"][1]
+    assert checks["engine import"][2] == f"{python} -c 'import sglang' says why it cannot be imported"
+
+
+def test_a_flag_that_the_installed_engine_does_not_know(
+    typed, healthy, night, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    python = installed(tmp_path, "sglang", "srt/server_args.py", OLD)
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "config.json").write_text("{}")
+    real(night, python, str(tmp_path / "weights"))
+    state, said, mend = found(typed, "night")["flags"]
+    assert state == "fail"
+    assert "sglang 9.9" in said
+    assert mend.startswith("correct ")

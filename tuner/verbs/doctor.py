@@ -15,7 +15,8 @@ from tuner.errors import RecordsError, StudyError
 from tuner.frozen import Frozen
 from tuner.hosts.checks import judged
 from tuner.hosts.inspection import inspect_host
-from tuner.hosts.questions import Check, Needs
+from tuner.hosts.questions import Check, Needs, State
+from tuner.night.command_line import CommandLine, command_line, problems
 from tuner.night.environment import changed_since
 from tuner.night.launches import launch_spec
 from tuner.night.opening import open_study
@@ -108,7 +109,32 @@ def engine_checks(study: LoadedStudy, faults: Sequence[str]) -> list[Check]:
     if version is None:
         said = f"{name}; its version is not known before a launch"
         return [Check(name="engine", state="unknown", found=said, mend="name engine.python")]
-    return [Check(name="engine", state="ok", found=f"{name} {version}")]
+    ok = Check(name="engine", state="ok", found=f"{name} {version}")
+    return [ok, *flag_checks(study, command_line(study))]
+
+
+def flag_checks(study: LoadedStudy, line: CommandLine) -> list[Check]:
+    """The engine can be imported, since its own parser answers, and takes the study's flags."""
+    refused = [
+        Check(name="flags", state="fail", found=p.message, mend=f"correct {p.path} at {p.where}")
+        for p in problems(study, line)
+    ]
+    unasked = [] if results.rehearsal(study) else line.unverified()
+    if not unasked:
+        said = "the engine's own parser knows them all"
+        return refused or [Check(name="flags", state="ok", found=said)]
+    launch = study.definition.engine
+    state: State = "fail" if launch.python and not study.definition.hardware.ray else "unknown"
+    module = f"{launch.python} -c 'import {launch.name}'" if launch.python else ""
+    return refused + [
+        Check(
+            name="engine import",
+            state=state,
+            found=said.removeprefix("flags: "),
+            mend=f"{module} says why it cannot be imported" if module else "tuner check",
+        )
+        for said in unasked
+    ]
 
 
 def _export(fault: str) -> str:
