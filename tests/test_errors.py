@@ -11,6 +11,7 @@ from tuner.errors import (
     DefinitionError,
     HostError,
     HttpStatusError,
+    MeasurementInvalid,
     PortTaken,
     Problem,
     TunerError,
@@ -62,7 +63,9 @@ def test_a_definition_error_says_all_problems_each_with_its_place_and_hint():
 def test_exit_codes_tell_a_host_from_what_a_user_can_mend():
     assert HostError.exit_code == 4
     assert PortTaken.exit_code == 4
-    assert {kind.exit_code for kind in KINDS if not issubclass(kind, HostError)} == {1}
+    assert MeasurementInvalid.exit_code == 5
+    rest = [kind for kind in KINDS if not issubclass(kind, (HostError, MeasurementInvalid))]
+    assert {kind.exit_code for kind in rest} == {1}
 
 
 def test_the_tree_in_the_docstring_is_the_tree():

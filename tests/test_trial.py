@@ -62,7 +62,7 @@ class Trial:
             values={},
             launch=launch,
             gpus=2,
-            objective=OBJECTIVE,
+            objective=changes.pop("objective", OBJECTIVE),
             lengths=changes.pop("lengths", ((16, 32),)),
             **changes,
         )
@@ -95,7 +95,7 @@ def test_a_healthy_launch_climbs_the_ladder_and_is_read_back(trial):
     assert record.effective
     assert record.effective_key
     assert record.ready_s is not None
-    assert record.phase_s.keys() == {"start", "load", "stop"}
+    assert record.phase_s.keys() == {"starting", "loading", "capturing", "ready", "load", "stop"}
     assert [(n.phase, n.at, n.rung is not None) for n in trial.notes] == [
         ("starting", None, False),
         ("rung", "1", False),

@@ -70,8 +70,14 @@ class PlainProgress:
     def note(self, note: TrialNote) -> None:
         """Say the numbers of a rung that is done."""
         if note.rung is not None:
-            rate = throughput(note.rung, self._study.objective)
-            self._say(f"trial {note.number} at {note.rung.said}: {rate:.4g} tok/s")
+            self._say(f"trial {note.number} at {note.rung.said}: {self._rung(note.rung)}")
+        elif note.again:
+            self._say(f"trial {note.number} at {note.at}: measured again")
+
+    def _rung(self, rung: RungMeasurement) -> str:
+        if rung.void:
+            return "void: " + "; ".join(d.said for d in rung.doubts if d.voids)
+        return f"{throughput(rung, self._study.objective):.4g} tok/s"
 
     def ended(self, record: TrialRecord, records: Sequence[TrialRecord]) -> None:
         """Say what came of the launch."""
@@ -143,7 +149,9 @@ class LiveProgress(PlainProgress):
         """Update where the launch is."""
         text, _, begun = self._current.get(note.number, ("", None, time.monotonic()))
         self._current[note.number] = (text, note, begun)
-        if note.rung is not None:
+        if (note.rung is not None and note.rung.void) or note.again:
+            super().note(note)
+        elif note.rung is not None:
             self._rungs.setdefault(note.number, []).append(note.rung)
 
     def ended(self, record: TrialRecord, records: Sequence[TrialRecord]) -> None:
@@ -162,7 +170,7 @@ class LiveProgress(PlainProgress):
         text, note, begun = self._current[number]
         where = "starting" if note is None else note.phase
         if note is not None and note.at is not None:
-            where = f"rung {note.at}"
+            where = f"rung {note.at}{', again' if note.again else ''}"
         table = Table.grid(padding=(0, 2))
         table.add_row(f"trial {number}", where, f"{time.monotonic() - begun:.0f} s", Text(text))
         done = [

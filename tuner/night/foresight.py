@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tuner.definitions.models import Hypothesis
 from tuner.definitions.validation import LoadedStudy
+from tuner.night.relaunching import given_up
 from tuner.night.schedule import (
     CALIBRATION_LAUNCHES,
     SENTINEL_EVERY,
@@ -38,7 +39,7 @@ _LONGEST = 100_000
 
 def to_run(study: LoadedStudy, records: Sequence[TrialRecord]) -> list[Hypothesis]:
     """The hypotheses that are still to be launched, in their order."""
-    tried = {record.hypothesis for record in standing_records(records)}
+    tried = {record.hypothesis for record in standing_records(records)} | given_up(records)
     return [
         hypothesis
         for hypothesis in ordered(study.space.hypotheses)
@@ -232,7 +233,7 @@ def _candidates(study: LoadedStudy, records: Sequence[TrialRecord], count: int) 
 
 
 def _candidate(records: Sequence[TrialRecord], key: str) -> _Candidate:
-    launched = [r for r in records if r.outcome != "interrupted"]
+    launched = [r for r in records if r.tells]
     fresh = [n for n, r in enumerate(launched) if r.kind == "confirm" and r.key == key]
     since = launched[fresh[0] :] if fresh else []
     return _Candidate(fresh=len(fresh), between=sum(r.kind == "baseline" for r in since))

@@ -11,6 +11,7 @@ from typing import Literal
 
 from tuner.definitions.models import EFFORT_HOURS, Hypothesis, Objective
 from tuner.definitions.space import Configuration, Space
+from tuner.night.relaunching import baseline_void, given_up, made
 from tuner.records import TrialKind, TrialRecord
 from tuner.verdicts.arms import FRESH_LAUNCHES
 from tuner.verdicts.decision import finalists
@@ -96,12 +97,12 @@ class Situation:
 
 def standing_records(records: Sequence[TrialRecord]) -> list[TrialRecord]:
     """The records that say something of their configuration: not what a person or the host cut
-    short, nor a failure after which the baseline did not serve either, or was not heard yet."""
+    short, nor what is void, nor a failure after which the baseline did not serve either, or was
+    not heard yet."""
     return [
         record
         for record in judged(records)
-        if record.outcome != "interrupted"
-        and (record.kind == "baseline" or not _blames_host(record))
+        if record.tells and (record.kind == "baseline" or not _blames_host(record))
     ]
 
 
@@ -144,7 +145,10 @@ def _used_up(now: Situation) -> str:
 
 
 def _halt(now: Situation) -> Stop | Wait | None:
-    """The baseline that cannot serve ends the study: nothing could be compared with it."""
+    """The baseline that cannot serve or be measured ends the study: nothing could be compared."""
+    void = baseline_void(now.records[now.session_start :])
+    if void is not None:
+        return Wait() if now.pending else Stop("the baseline cannot be measured", failed=void)
     launches = [r for r in now.records[now.session_start :] if r.kind == "baseline"]
     if not launches or launches[-1].failure is None:
         return None
@@ -235,7 +239,7 @@ def moot(hypothesis: Hypothesis, space: Space, records: Sequence[TrialRecord]) -
 
 
 def _hypotheses(now: Situation) -> Job | Wait | None:
-    tried = {r.hypothesis for r in standing_records(now.records)}
+    tried = {r.hypothesis for r in standing_records(now.records)} | given_up(now.records)
     in_flight = {job.hypothesis for job in now.pending}
     for hypothesis in ordered(now.space.hypotheses):
         answered = hypothesis.id in tried | in_flight or now.space.is_idle(hypothesis)
@@ -308,10 +312,10 @@ def _unsettled(now: Situation, launches: int) -> list[TrialRecord]:
     """A launch of each hypothesis that is undecided after fewer launches than that."""
     found = []
     for key in unsettled_hypotheses(now.records, now.space.hypotheses, now.objective):
-        made = [r for r in now.records if r.key == key and r.outcome == "completed"]
+        of_it = [r for r in now.records if r.key == key and r.outcome in ("completed", "invalid")]
         pending = sum(_key(job) == key for job in now.pending)
-        if len(made) + pending < launches:
-            found.append(made[0])
+        if made(of_it) + pending < launches:
+            found.append(next(r for r in of_it if r.outcome == "completed"))
     return found
 
 
@@ -343,30 +347,28 @@ def _next_round(now: Situation, finalists_at_most: int, rounds: int, phase: Phas
     launches that a winner needs, and the baseline between them.
     """
     keys = finalists(now.records, now.objective, now.baseline.key)[:finalists_at_most]
-    made = {key: _confirmations(now, key) for key in keys}
+    fresh = {key: _confirmations(now, key) for key in keys}
     room = now.launches_left is None or now.launches_left >= 2 * FRESH_LAUNCHES - 1
-    open_keys = [key for key in keys if made[key] < rounds and (made[key] or room)]
+    open_keys = [key for key in keys if fresh[key] < rounds and (fresh[key] or room)]
     if not open_keys:
         return None
-    behind = min(open_keys, key=lambda key: made[key])
-    if made[behind] > _baselines_since_first_confirmation(now, behind):
+    behind = min(open_keys, key=lambda key: fresh[key])
+    if fresh[behind] > _baselines_since_first_confirmation(now, behind):
         return _baseline_job(now, phase)
     values = next(r.values for r in now.records if r.key == behind)
     return Job(phase=phase, kind="confirm", configuration=now.space.configuration(values))
 
 
 def _confirmations(now: Situation, key: str) -> int:
-    made = sum(
-        r.kind == "confirm" and r.key == key and r.outcome != "interrupted" for r in now.records
-    )
-    return made + sum(job.kind == "confirm" and _key(job) == key for job in now.pending)
+    fresh = made(r for r in now.records if r.kind == "confirm" and r.key == key)
+    return fresh + sum(job.kind == "confirm" and _key(job) == key for job in now.pending)
 
 
 def _baselines_since_first_confirmation(now: Situation, key: str) -> int:
     """Launches of the baseline beside the fresh ones of this configuration."""
     fresh = (i for i, r in enumerate(now.records) if r.kind == "confirm" and r.key == key)
     first = next(fresh, len(now.records))
-    launched = sum(r.kind == "baseline" and r.outcome != "interrupted" for r in now.records[first:])
+    launched = sum(r.kind == "baseline" and r.tells for r in now.records[first:])
     return launched + sum(job.kind == "baseline" for job in now.pending)
 
 

@@ -96,6 +96,8 @@ def _result(
 ) -> Result | None:
     if record.outcome == "interrupted":
         return None
+    if record.outcome == "invalid":
+        return Ours(f"measurement void {record.void_because}")
     if record.duplicate_of is not None:
         return Duplicate(record.duplicate_of)
     if record.failure is not None:

@@ -5,19 +5,32 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from tuner.definitions.validation import LoadedStudy
-from tuner.errors import EngineError, HostError, TunerError
+from tuner.errors import EngineError, HostError, MeasurementInvalid, TunerError
 from tuner.failures.classifier import Failure
 from tuner.night.environment import identity, refuse_changed, remember_or_refuse
+from tuner.night.known import (
+    Known,
+    Remembering,
+    hardware_of,
+    known_failures,
+    named_of,
+    said,
+    values_of,
+)
 from tuner.night.opening import open_for_launches
+from tuner.night.relaunching import BASELINE_IN_A_ROW
 from tuner.night.study import Listener, StudyRun
 from tuner.records import Records, TrialRecord, locked
 from tuner.verbs.inspect import not_ready, refuse, searcher_of
 from tuner.verdicts.standing import judged
 from tuner.views import results
 from tuner.views.results import StudyView, study_view
+
+if TYPE_CHECKING:
+    from tuner.search.searcher import Searcher
 
 Progress = Callable[[LoadedStudy], AbstractContextManager[Listener]]
 
@@ -51,11 +64,35 @@ def _run(study: LoadedStudy, records: Records, progress: Progress) -> StudyView:
         real = not results.rehearsal(study)
         with Cluster(hardware.gpus, hardware.ray, use_gpus=real) as cluster:
             interruption.listen()
-            remember_or_refuse(study.folder, identity(study, cluster.hosts))
-            end = StudyRun(study, records, cluster, searcher, listener).run()
+            now = identity(study, cluster.hosts)
+            remember_or_refuse(study.folder, now)
+            _offer(study, known_failures(study, hardware_of(now)), searcher, listener)
+            memory = Remembering(study, hardware_of(now), since=records.next_number)
+            end = StudyRun(study, records, cluster, searcher, listener, memory.look).run()
+    if end.failed is not None and end.failed.outcome == "invalid":
+        raise _invalid(end.failed)
     if end.failed is not None and end.failed.failure is not None:
         raise _no_baseline(study, list(records), end.failed, end.failed.failure)
     return study_view(study, records, ended=end.reason)
+
+
+def _offer(study: LoadedStudy, known: Known, searcher: "Searcher", listener: Listener) -> None:
+    """What crashed in other studies: said, and weighed by the search as a crash of its own."""
+    for sentence in said(study, known):
+        listener.preparing(f"known: {sentence}")
+    for crash in known.failures:
+        searcher.warn(values_of(study.space, crash), named_of(study.space, crash))
+
+
+def _invalid(last: TrialRecord) -> TunerError:
+    """Why the study stops though the baseline serves: its numbers are worth nothing."""
+    doubts = [doubt for rung in last.invalid for doubt in rung.doubts if doubt.voids]
+    advice = dict.fromkeys(doubt.advice for doubt in doubts)
+    return MeasurementInvalid(
+        f"measurement invalid: {BASELINE_IN_A_ROW} launches of the baseline in a row were void, "
+        f"the last (trial {last.number}) {last.void_because}",
+        hint=f"{' '.join(advice)} Then run again: the study continues.",
+    )
 
 
 def _no_baseline(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tuner.definitions.models import Objective
 from tuner.definitions.slo import LATENCIES, Slo
+from tuner.measuring.enough import too_few
 from tuner.measuring.measurement import RungMeasurement
 
 FAILED_SHARE_LIMIT = 0.01
@@ -115,7 +116,8 @@ def score(
 def slo_breaches(rungs: Iterable[RungMeasurement], objective: Objective) -> tuple[Breach, ...]:
     """Every limit that the rungs broke: the objective's, each rung's own, and failed requests.
 
-    Raises TunerError where an SLO cannot be read.
+    A percentile of too few requests neither keeps a limit nor breaks it; what nothing shows is not
+    kept. Raises TunerError where an SLO cannot be read.
     """
     own = {rung.level: rung.slos for rung in objective.ladder}
     breaches: list[Breach] = []
@@ -180,6 +182,8 @@ def _failed_requests(rung: RungMeasurement) -> list[Breach]:
 
 
 def _slo_breach(rung: RungMeasurement, slo: Slo) -> list[Breach]:
+    if too_few(slo, rung):
+        return []
     measured = getattr(rung, slo.metric)
     if slo.metric in LATENCIES and measured is not None:
         measured = getattr(measured, slo.stat or "mean")

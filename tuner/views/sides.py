@@ -120,9 +120,10 @@ def _changed(study: LoadedStudy, arms: Arms, text: str) -> Side:
         meant = did_you_mean(text, ["baseline", "winner", *ids, *words])
         hint = _KINDS.format(ids=f" ({', '.join(ids)})" if ids else "")
         raise TunerError(f"nothing in {name(study)} is called '{text}'{meant}", hint=hint)
-    every = [r for r in arms.records if r.key == key and r.outcome != "interrupted"]
+    every = [r for r in arms.records if r.key == key and r.tells]
     fresh = arms.fresh(key)
-    return _side(study, text, fresh if len(fresh) >= FRESH_LAUNCHES else tuple(every))
+    launches = fresh if len(fresh) >= FRESH_LAUNCHES else _some(every, f"'{text}'")
+    return _side(study, text, launches)
 
 
 def _in_any_order(text: str) -> frozenset[str]:
