@@ -8,6 +8,7 @@ from tuner.definitions.counted import counted
 from tuner.definitions.findings import Findings
 from tuner.definitions.models import Value
 from tuner.definitions.validation import LoadedStudy
+from tuner.definitions.workload import Workload
 from tuner.errors import DefinitionError, Problem
 from tuner.frozen import Frozen
 from tuner.hosts.gpus import find_gpus
@@ -20,6 +21,7 @@ from tuner.night.opening import (
     open_study,
     other_version,
 )
+from tuner.night.workload import contradictions, workload_of
 from tuner.records import Records, TrialRecord
 from tuner.views import results
 from tuner.views.export import export as chosen_export
@@ -53,6 +55,7 @@ class Check(Frozen):
     hypotheses: int
     ladder: list[str]
     scope: Scope
+    workload: Workload
     not_ready: list[str]
     unverified: list[str]
     notes: list[str]
@@ -90,9 +93,10 @@ def check(path: Path) -> Check:
         hypotheses=len(study.space.hypotheses),
         ladder=[rung.said for rung in study.objective.ladder],
         scope=scope(study),
+        workload=workload_of(study),
         not_ready=not_ready(study),
         unverified=line.unverified(),
-        notes=notes(study, line),
+        notes=[*notes(study, line), *contradictions(study)],
         known=said(study, known_failures(study, expected_hardware(study))),
     )
 
@@ -147,7 +151,7 @@ def plan(path: Path) -> Plan:
         study,
         list(Records(study.folder)),
         [*refused, *unverified(study), *line.unverified()],
-        notes(study, line),
+        [*notes(study, line), *contradictions(study)],
         said(study, known_failures(study, expected_hardware(study))),
     )
 

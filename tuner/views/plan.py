@@ -5,12 +5,14 @@ from datetime import datetime
 
 from tuner.definitions.space import Configuration, flag_of
 from tuner.definitions.validation import LoadedStudy
+from tuner.definitions.workload import Workload
 from tuner.engines.common import SIZE_FLAGS
 from tuner.frozen import Frozen
 from tuner.night.budget import BudgetClock
 from tuner.night.foresight import Use, foresee, to_run
 from tuner.night.launches import expected_launch_s, ladder_s, launch_command, replicas
 from tuner.night.schedule import confirm_launches, finalist_count, launches_made
+from tuner.night.workload import workload_of
 from tuner.records import TrialRecord
 from tuner.views.results import rehearsal
 from tuner.views.scope import Scope, scope
@@ -36,9 +38,10 @@ class Plan(Frozen):
     """The parts in order, for the budget that is left.
 
     `assumed` is what was taken for granted where a launch is yet to decide; `dropped_hypotheses`
-    those that the budget has no launch for; `scope` what of the space is not searched, and
-    `unverified` what could not be verified on this machine, `notes` what is known of flags that
-    are deprecated or dead, `known` what crashed in other studies, one sentence each.
+    those that the budget has no launch for; `scope` what of the space is not searched, `workload`
+    what servers are asked, and `unverified` what could not be verified on this machine, `notes`
+    what is known of flags that are deprecated or dead, `known` what crashed in other studies, one
+    sentence each.
     """
 
     schema_number: int = 1
@@ -53,6 +56,7 @@ class Plan(Frozen):
     minutes: float
     configurations: int | None
     scope: Scope
+    workload: Workload
     unverified: list[str]
     notes: list[str]
     known: list[str]
@@ -83,6 +87,7 @@ def plan(
         minutes=round(sum(part.minutes for part in parts), 1),
         configurations=study.space.size(),
         scope=scope(study),
+        workload=workload_of(study),
         unverified=list(unverified),
         notes=list(notes),
         known=list(known),

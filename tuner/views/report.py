@@ -99,7 +99,7 @@ def written(found: Report) -> str:
         _section("Trials", sections.trials(view)),
         _section("What was measured, and on what",
                  sections.environment(found.identity, found.machine, found.objective,
-                                      found.records)),
+                                      found.records, view)),
         element("p", f"Written by tuner {tuner.__version__}.", class_="dim"),
     ]  # fmt: skip
     return page(f"{view.study}: tuner report", STYLE, parts)
