@@ -294,7 +294,7 @@ def test_what_is_under_way_at_the_end_is_cut_not_awaited(truth):
     assert len(result.timings) == 4
     for timing in result.timings:
         assert (timing.done_s, timing.error) == (None, None)
-        assert 8 < timing.output_tokens < 20
+        assert 8 < timing.output_tokens < 30
     assert all(t.sent_s < result.end_s for t in result.timings)
 
 

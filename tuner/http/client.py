@@ -202,6 +202,8 @@ class StockChannel:
         self._task: asyncio.Task[None] | None = None
         self.heard = False
         """True once the server answered something."""
+        self.pieces = 0
+        """How many pieces of an answer under way came so far."""
 
     async def open(self) -> None:
         """Nothing: httpx connects when it must."""
@@ -214,6 +216,7 @@ class StockChannel:
             await asyncio.wait([self._task])
         finally:
             self._task.cancel()
+        self.pieces = 0
         if not self._task.cancelled():
             self._task.result()
         return raw
@@ -245,7 +248,7 @@ class StockChannel:
                     raw.status, raw.headers = response.status_code, response.headers.raw
                     async for chunk in response.aiter_raw():
                         raw.chunks.append((perf_counter(), chunk))
-                        self.heard = True
+                        self.heard, self.pieces = True, len(raw.chunks)
             raw.done_s = perf_counter()
         except HttpError as exc:
             if isinstance(exc.__cause__, httpx.ConnectError | httpx.ConnectTimeout):

@@ -8,6 +8,7 @@ does not show up as the server's latency.
 import asyncio
 import errno
 import os
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -22,6 +23,10 @@ STALL_S = 300.0
 MAX_BODY_BYTES = 256_000_000
 """Far above any honest answer, and what this machine's memory bears of a broken one."""
 _NO_BODY = (204, 304)
+
+
+def _seconds() -> "array[float]":
+    return array("d")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,7 +44,7 @@ class RawExchange:
     status: int | None = None
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     chunks: list[tuple[float, bytes]] = field(default_factory=list)
-    lags_s: list[float] = field(default_factory=list)
+    lags_s: "array[float]" = field(default_factory=_seconds)
     done_s: float | None = None
     failed_s: float | None = None
     error: HttpError | None = None
@@ -109,6 +114,11 @@ class Connection:
         if self._raw is None or self._exchanges > 1:
             return self._exchanges > 0
         return bool(self._raw.chunks)
+
+    @property
+    def pieces(self) -> int:
+        """How many pieces of the body under way came so far."""
+        return len(self._chunks)
 
     async def exchange(self, request: bytes, *, stall_s: float = STALL_S) -> RawExchange:
         """Send a request and wait for the end of the answer, however it ends.

@@ -1,6 +1,7 @@
 """One stream's way to the server: recorded where it is plain HTTP, stock httpx elsewhere."""
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,6 +26,11 @@ class Channel(Protocol):
     @property
     def heard(self) -> bool:
         """True once the server answered something."""
+        ...
+
+    @property
+    def pieces(self) -> int:
+        """How many pieces of an answer under way came so far."""
         ...
 
     async def open(self) -> None:
@@ -68,8 +74,8 @@ def open_channels(
     return [StockChannel(url, stall_s, context, key) for _ in range(count)]
 
 
-def channels_to(target: Target, count: int) -> list[Channel]:
-    """So many channels to where a target answers; with several servers each gets every so manieth.
+def channels_to(target: Target, streams: Sequence[int]) -> list[Channel]:
+    """A channel for each of these streams; with several servers each gets every so manieth stream.
 
     Raises: HttpProtocolError where a URL cannot be read.
     """
@@ -77,9 +83,10 @@ def channels_to(target: Target, count: int) -> list[Channel]:
     urls = [url.rstrip("/") + path for url in (target.base_url, *target.replicas)]
     channels: dict[int, Channel] = {}
     for place, url in enumerate(urls):
-        dealt = range(place, count, len(urls))
-        channels |= zip(dealt, open_channels(url, len(dealt), key=target.key), strict=True)
-    return [channels[number] for number in range(count)]
+        dealt = [stream for stream in streams if stream % len(urls) == place]
+        if dealt:
+            channels |= zip(dealt, open_channels(url, len(dealt), key=target.key), strict=True)
+    return [channels[stream] for stream in streams]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +110,11 @@ class RecordedChannel:
     def heard(self) -> bool:
         """True once the server answered something."""
         return self._connection is not None and self._connection.heard
+
+    @property
+    def pieces(self) -> int:
+        """How many pieces of an answer under way came so far."""
+        return 0 if self._connection is None else self._connection.pieces
 
     async def open(self) -> None:
         """Connect ahead of the first request. Raises: HttpUnreachable."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from tuner.errors import HttpUnreachable
 from tuner.http.connection import RawExchange
 from tuner.load.channels import Channel, channels_to
-from tuner.load.plan import RungPlan, Target
+from tuner.load.plan import WHOLE, RungPlan, Share, Target
 from tuner.load.prompts import Lengths
 from tuner.load.readying import prompts_for
 from tuner.load.source import Asked, Asker, Ending
@@ -27,19 +27,25 @@ class ClosedLoop:
     failed several times in a row.
     """
 
-    def __init__(self, target: Target, plan: RungPlan, ending: Ending) -> None:
+    def __init__(
+        self, target: Target, plan: RungPlan, ending: Ending, share: Share = WHOLE
+    ) -> None:
         self._warmup_s = plan.warmup_s / target.time_scale
         self._streams = plan.concurrency or 1
-        self._channels = channels_to(target, self._streams)
+        own = range(share.index, self._streams, share.of)
+        self._channels = dict(zip(own, channels_to(target, own), strict=True))
         self._ending = ending
         self._lengths = Lengths(
             plan.lengths,
             streams=self._streams,
             seed=plan.order_seed,
             rung_index=plan.rung_index,
+            index=share.index,
+            of=share.of,
         )
-        self._asker = Asker(target, prompts_for(target, plan))
-        self._failures = [0] * self._streams
+        self._asker = Asker(target, prompts_for(target, plan, index=share.index, of=share.of))
+        self._failures = dict.fromkeys(own, 0)
+        self._silent = list(own)
 
     @property
     def asked(self) -> Sequence[Asked]:
@@ -57,14 +63,20 @@ class ClosedLoop:
         return len(self._asker.asked)
 
     @property
+    def events(self) -> int:
+        """Pieces of answers that came so far."""
+        return self._asker.events + sum(channel.pieces for channel in self._channels.values())
+
+    @property
     def heard(self) -> int:
         """How many streams heard something."""
-        return sum(map(self._heard, range(len(self._failures))))
+        self._silent = [stream for stream in self._silent if not self._heard(stream)]
+        return len(self._channels) - len(self._silent)
 
     @property
     def awaited(self) -> int:
         """All streams."""
-        return self._streams
+        return len(self._channels)
 
     async def connect(self) -> None:
         """Connect ahead; a stream whose channel cannot yet be opened tries again by itself."""
@@ -74,7 +86,9 @@ class ClosedLoop:
             async with gate:
                 await channel.open()
 
-        opened = await asyncio.gather(*map(connect, self._channels), return_exceptions=True)
+        opened = await asyncio.gather(
+            *map(connect, self._channels.values()), return_exceptions=True
+        )
         for result in opened:
             if isinstance(result, BaseException) and not isinstance(result, HttpUnreachable):
                 raise result
@@ -82,17 +96,17 @@ class ClosedLoop:
     async def run(self) -> None:
         """Run all streams until the load is over."""
         async with asyncio.TaskGroup() as group:
-            for stream in range(self._streams):
+            for stream in self._channels:
                 group.create_task(self._stream(stream))
 
     def cut(self) -> None:
         """Leave what is under way unfinished, at once."""
-        for channel in self._channels:
+        for channel in self._channels.values():
             channel.cut()
 
     async def close(self) -> None:
         """Let go of every channel."""
-        for channel in self._channels:
+        for channel in self._channels.values():
             await channel.close()
 
     async def _stream(self, stream: int) -> None:
@@ -107,7 +121,7 @@ class ClosedLoop:
                 self._failures[stream] = 0
                 continue
             self._failures[stream] += 1
-            if min(self._failures) >= FAILURES_TO_GIVE_UP:
+            if min(self._failures.values()) >= FAILURES_TO_GIVE_UP:
                 self._ending.now()
             backoff_s = _BACKOFF_S * 2 ** (self._failures[stream] - 1)
             await self._ending.pause(min(_LONGEST_BACKOFF_S, backoff_s))

@@ -1,5 +1,6 @@
 """What is asked of the load, and what it hands back."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tuner.definitions.models import Api as Api
@@ -89,6 +90,19 @@ class RungPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What one of several processes plays of a rung: every `of`-th stream or request, from number
+    `index` on."""
+
+    index: int = 0
+    of: int = 1
+
+
+WHOLE = Share()
+"""All of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
     """What happened, in seconds of the load's clock since the first request was due.
 
@@ -105,7 +119,7 @@ class Played:
     start_s: float
     end_s: float
     load_samples: tuple[tuple[float, float, float], ...]
-    lags_s: tuple[float, ...] = ()
+    lags_s: Sequence[float] = ()
     stamped: bool = True
     cpu_share: float | None = None
     wait_share: float | None = None

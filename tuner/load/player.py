@@ -1,30 +1,28 @@
 """Plays a load against a server and brings back what happened; computes no statistic.
 
-The life of a rung is here: connect, warm up, open the window, stop, decode. What is asked, and
-when, is its source's.
+The life of a rung is here: connect, warm up, open the window, end it, stop, decode. What is asked
+is its source's, when the window may open and end is its pace's.
 """
 
 import asyncio
-import gc
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from time import perf_counter
 
-from tuner.load.closed_loop import ClosedLoop
-from tuner.load.decoding import timings_of
-from tuner.load.dialects import DIALECTS
+from tuner.load.pace import Pace
 from tuner.load.plan import Played, RungPlan, Target
 from tuner.load.readying import readied
-from tuner.load.source import Ending, Source
+from tuner.load.runner import still_heap
+from tuner.load.solo import Counts, Players, Solo, Span, ended
+from tuner.load.source import Ending
 
 Probe = Callable[[], Awaitable[tuple[float, float] | None]]
 Afterwards = Callable[[], Awaitable[None]]
 
 PROBE_EVERY_S = 0.25
-_LONGEST_STOP_S = 0.25
-_LONGEST_WARMUP = 4
-"""Times the warm-up that was asked for: a ramp that takes longer is what is measured."""
-_WARMUP_LOOK_S = 0.01
+_LOOKS = 256
+"""In a warm-up or a window, about: four for each of the slices that a pace looks at."""
+_SHORTEST_LOOK_S = 0.005
+_LONGEST_LOOK_S = 0.05
 
 
 async def play(
@@ -36,91 +34,129 @@ async def play(
 ) -> Played:
     """Load a server for a warm-up and a window, then cut what is under way.
 
-    The window opens once the warm-up is over and every stream has its first token; not later than
-    when the last warm-up's length brought no further stream its first, as where a full engine lets
-    some wait. Failures are in the timings; the window is cut short once nobody answers. `probe`
-    says how many requests run and wait in the engine, asked a few times a second during the window.
-    `afterwards` is done once the window has ended, under the same load, which then goes on for it.
+    The window opens once the warm-up is over, throughput has no trend any more, and every stream
+    has its first token; not later than when the last warm-up's length brought no further stream its
+    first, as where a full engine lets some wait, or the pace's longest warm-up passed. Failures are
+    in the timings; the window is cut short once nobody answers. `probe` says how many requests run
+    and wait in the engine, asked a few times a second during the window. `afterwards` is done once
+    the window has ended, under the same load, which then goes on for it.
 
     Raises: HttpProtocolError where the target's URL cannot be read.
     """
     target = await readied(target, plan)
-    ending = Ending()
-    source = source_of(target, plan, ending)
-    rung = _Rung(target, plan, source, ending)
+    players: Players = Solo(target, plan)
+    rung = _Rung(target, plan, players)
     try:
-        await source.connect()
-        with _still_heap():
+        await players.connect()
+        with still_heap():
             await rung.play(probe, afterwards)
-            return rung.played()
+            return await rung.played()
     finally:
-        await source.close()
-
-
-def source_of(target: Target, plan: RungPlan, ending: Ending) -> Source:
-    """Where the requests of a plan come from."""
-    return ClosedLoop(target, plan, ending)
+        await players.close()
 
 
 class _Rung:
-    def __init__(self, target: Target, plan: RungPlan, source: Source, ending: Ending) -> None:
-        self._target = target
+    def __init__(self, target: Target, plan: RungPlan, players: Players) -> None:
         self._plan = plan
-        self._source = source
-        self._ending = ending
+        self._players = players
+        self._scale = target.time_scale
+        self._ending = Ending()
+        self._pace = Pace(
+            warmup_s=plan.warmup_s,
+            window_s=plan.window_s,
+            streams=plan.concurrency or 0,
+            precision_percent=plan.precision_percent,
+            least_requests=plan.least_requests,
+        )
         self._samples: list[tuple[float, float, float]] = []
+        self._at_start = Counts()
         self._origin_s = self._start_s = self._end_s = 0.0
 
     async def play(self, probe: Probe | None, afterwards: Afterwards | None) -> None:
-        """Run the source until the window ends or nobody answers."""
+        """Let the players play until the window ends or nobody answers."""
+        sampling: asyncio.Task[None] | None = None
         self._origin_s = perf_counter()
-        self._start_s = self._end_s = float("inf")
-        tasks = [asyncio.create_task(self._source.run())]
+        self._players.start()
         try:
-            await self._warm_up(self._plan.warmup_s / self._target.time_scale)
-            self._start_s = perf_counter()
-            self._end_s = self._start_s + self._plan.window_s / self._target.time_scale
+            await self._warm_up()
+            self._open()
+            if self._at_start.over:  # nobody answered even before: that is what there is to tell
+                self._start_s = self._origin_s
             if probe is not None:
-                tasks.append(asyncio.create_task(self._sample(probe)))
-            await self._ending.pause(self._end_s - perf_counter())
-            if afterwards is not None and not self._ending.over:
+                sampling = asyncio.create_task(self._sample(probe))
+            await self._window()
+            self._players.mark()
+            if afterwards is not None and not self._players.counts().over:
                 await afterwards()
         finally:
-            if self._ending.over:  # nobody answered any more
-                self._end_s = min(self._end_s, perf_counter())
-            self._start_s = min(self._start_s, self._end_s)
-            await self._stop(tasks)
+            self._ending.now()
+            await self._players.stop()
+            if sampling is not None:
+                await ended(sampling)
 
-    def played(self) -> Played:
+    async def played(self) -> Played:
         """Decode what came, now that the clock has stopped."""
+        span = Span(
+            origin_s=self._origin_s,
+            start_s=self._start_s,
+            end_s=self._end_s,
+            time_scale=self._scale,
+        )
+        brought = await self._players.brought(span)
         return Played(
-            timings=timings_of(self._source.asked, DIALECTS[self._target.api], self._clock),
-            start_s=self._clock(self._start_s),
-            end_s=self._clock(self._end_s),
+            timings=brought.timings,
+            start_s=span.clock(self._start_s),
+            end_s=span.clock(self._end_s),
             load_samples=tuple(
-                (self._clock(at), running, queued) for at, running, queued in self._samples
+                (span.clock(at), running, queued) for at, running, queued in self._samples
             ),
-            lags_s=tuple(self._lags_s()),
+            lags_s=brought.lags_s,
+            stamped=brought.stamped,
+            cpu_share=brought.cpu_share,
+            wait_share=brought.wait_share,
+            processes=self._players.processes,
+            warmup_s=span.clock(self._start_s),
+            stable=self._pace.stable,
+            ended=self._pace.ended,
         )
 
-    def _lags_s(self) -> Iterator[float]:
-        for asked in self._source.asked:
-            ended_s = asked.raw.done_s or asked.raw.failed_s or self._end_s
-            if asked.raw.sent_s < self._end_s and ended_s > self._start_s:
-                yield from asked.raw.lags_s
+    async def _warm_up(self) -> None:
+        heard, grew_s = 0, 0.0
+        while True:
+            counts, now_s = self._players.counts(), self._surface_s(perf_counter())
+            if counts.heard > heard:
+                heard, grew_s = counts.heard, now_s
+            settled = self._pace.opens(now_s, counts.events)
+            waited = heard and now_s - max(grew_s, self._plan.warmup_s) > self._plan.warmup_s
+            if settled and (counts.heard >= counts.awaited or waited):
+                return
+            if counts.over or now_s >= self._pace.longest_warmup_s:
+                return
+            await self._ending.pause(self._look_s(self._plan.warmup_s))
 
-    async def _warm_up(self, warmup_s: float) -> None:
-        await self._ending.pause(warmup_s)
-        heard, grew_s = 0, perf_counter()
-        while not self._ending.over:
-            now_s, heard_now = perf_counter(), self._source.heard
-            if heard_now > heard:
-                heard, grew_s = heard_now, now_s
-            if heard_now >= self._source.awaited or (heard and now_s - grew_s > warmup_s):
+    def _open(self) -> None:
+        self._players.mark()
+        self._at_start = self._players.counts()
+        self._start_s = self._end_s = perf_counter()
+        self._pace.opened(self._surface_s(self._start_s), self._at_start.events)
+
+    async def _window(self) -> None:
+        due_s = self._start_s + self._plan.window_s / self._scale
+        look_s = self._look_s(self._plan.window_s)
+        while True:
+            counts, now_s = self._players.counts(), perf_counter()
+            # What is looked at a little late ends when its time was up.
+            self._end_s = due_s if self._end_s < due_s <= now_s else now_s
+            requests = self._began_and_ended(counts)
+            if self._pace.ends(self._surface_s(now_s), counts.events, requests) or counts.over:
                 return
-            if now_s - self._origin_s > _LONGEST_WARMUP * warmup_s:
-                return
-            await self._ending.pause(_WARMUP_LOOK_S)
+            await self._ending.pause(min(look_s, due_s - now_s) if now_s < due_s else look_s)
+
+    def _began_and_ended(self, counts: Counts) -> int:
+        """Of the requests since the window opened at least so many: those that were under way then
+        may have ended first."""
+        since = counts.finished - self._at_start.finished
+        return max(0, since - self._at_start.under_way)
 
     async def _sample(self, probe: Probe) -> None:
         while not self._ending.over:
@@ -129,29 +165,8 @@ class _Rung:
                 self._samples.append((perf_counter(), *sample))
             await self._ending.pause(PROBE_EVERY_S)
 
-    async def _stop(self, tasks: Sequence[asyncio.Task[None]]) -> None:
-        self._ending.now()
-        self._source.cut()
-        _, late = await asyncio.wait(tasks, timeout=_LONGEST_STOP_S)
-        for task in late:
-            task.cancel()
-        ended = await asyncio.gather(*tasks, return_exceptions=True)
-        for result in ended:
-            if isinstance(result, Exception):
-                raise result
+    def _surface_s(self, real_s: float) -> float:
+        return (real_s - self._origin_s) * self._scale
 
-    def _clock(self, real_s: float) -> float:
-        return (real_s - self._origin_s) * self._target.time_scale
-
-
-@contextmanager
-def _still_heap() -> Iterator[None]:
-    """No garbage collection inside: it would stop the clock's reader for milliseconds."""
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-        gc.unfreeze()
+    def _look_s(self, lasts_s: float) -> float:
+        return min(max(lasts_s / self._scale / _LOOKS, _SHORTEST_LOOK_S), _LONGEST_LOOK_S)

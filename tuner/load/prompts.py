@@ -7,7 +7,7 @@ import hashlib
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import cycle, islice
 from typing import Generic, TypeVar
 
 from tuner.definitions.models import Prefix, SharedPrefix
@@ -207,11 +207,19 @@ class Lengths:
     In a loop that has run for long, a request met at random has a uniform share of its output
     before it; starting there spares the wait for the first wave to spread out. The shares are
     stratified over the streams: each is uniform, together they leave no gap. Of a list, a long
-    answer is met more often: the first wave is drawn in proportion to output.
+    answer is met more often: the first wave is drawn in proportion to output. Of `of` processes
+    that play a rung together the `index`-th has its own of the requests that come after it.
     """
 
     def __init__(
-        self, lengths: Sequence[tuple[int, int]], *, streams: int, seed: int, rung_index: int
+        self,
+        lengths: Sequence[tuple[int, int]],
+        *,
+        streams: int,
+        seed: int,
+        rung_index: int,
+        index: int = 0,
+        of: int = 1,
     ) -> None:
         rng = random.Random(f"{seed} {rung_index}")  # noqa: S311  # reproducible
         shares = [(index + rng.random()) / streams for index in range(streams)]
@@ -223,7 +231,7 @@ class Lengths:
             _under_way(*lengths[number], share, number)
             for number, share in zip(met, shares, strict=True)
         ]
-        self._coming = cycle(order.sample(numbers, k=len(lengths)))
+        self._coming = islice(cycle(order.sample(numbers, k=len(lengths))), index, None, of)
         self._lengths = lengths
         self.longest = max(input_tokens + output for input_tokens, output in lengths)
 

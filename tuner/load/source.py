@@ -77,6 +77,12 @@ class Source(Protocol):
         ...
 
     @property
+    def events(self) -> int:
+        """Pieces of answers that came so far, an event each as a rule; not cheap enough to be read
+        at every one of them."""
+        ...
+
+    @property
     def heard(self) -> int:
         """How many of those that are awaited have heard something, if only a failure."""
         ...
@@ -112,6 +118,8 @@ class Asker:
         self._prompts = prompts
         self.asked: list[Asked] = []
         self.under_way = 0
+        self.events = 0
+        """Pieces of the answers that are over."""
 
     async def ask(
         self, channel: Channel, asking: Asking, *, stream: int, index: int
@@ -127,6 +135,7 @@ class Asker:
             raw = RawExchange(sent_s=asked_s, failed_s=perf_counter(), error=exc)
         finally:
             self.under_way -= 1
+        self.events += len(raw.chunks)
         self.asked.append(
             Asked(
                 stream=stream,
