@@ -3,11 +3,13 @@
 Standard library only: it is read beside a load, in a process that should cost next to nothing.
 """
 
+import os
 from pathlib import Path
 from typing import NamedTuple
 
 from tuner.hosts.cgroups import SYSTEM
 
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _NO_LIMIT_BYTES = 1 << 60
 
 

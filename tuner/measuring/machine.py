@@ -22,11 +22,14 @@ class MachineUse(Frozen):
     `host_cpu_share` is of all cores together (0 to 1), `available_memory_mb` the least that was
     free for anyone, of `host_memory_mb`; `swapped_bytes_s` went to and came from swap;
     `memory_stall_share` is the share of the window in which some task waited for memory (the
-    kernel's own pressure count).
+    kernel's own pressure count). Tokens are output tokens. `unobserved` says in words what could
+    not be seen.
     """
 
     power_w: float | None = None
     energy_j: float | None = None
+    joules_per_token: float | None = None
+    tok_per_joule: float | None = None
     clocks_mhz: float | None = None
     throttled: dict[Throttle, float] = {}
     temperature_c: float | None = None
@@ -38,3 +41,4 @@ class MachineUse(Frozen):
     available_memory_mb: float | None = None
     swapped_bytes_s: float | None = None
     memory_stall_share: float | None = None
+    unobserved: list[str] = []

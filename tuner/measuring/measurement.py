@@ -52,13 +52,21 @@ class Distribution(Frozen):
 
 
 class EngineLoad(Frozen):
-    """The engine's own count of requests while the window was open, sampled."""
+    """The engine's own counts while the window was open, sampled; None what it does not count.
+
+    `kv_usage` is the share of the KV cache in use, `preempted` how many requests lost their place
+    in it, `prefix_found_share` the share of prompt tokens that the prefix cache knew.
+    """
 
     running_mean: float
     running_max: float
     queued_mean: float
     queued_max: float
     samples: int
+    kv_usage_mean: float | None = None
+    kv_usage_max: float | None = None
+    preempted: int | None = None
+    prefix_found_share: float | None = None
 
 
 class RungMeasurement(Frozen):

@@ -1,0 +1,152 @@
+"""What is seen beside a load: a `watcher` process, asked after each window."""
+
+import asyncio
+import json
+import select
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import tuner
+from tuner.engines.metric_names import MetricNames
+from tuner.measuring.machine import MachineUse
+from tuner.measuring.measurement import EngineLoad
+from tuner.observers.summing import engine_load, machine_use
+from tuner.observers.watcher import Told, Watched, told
+
+EVERY_S = 1.0
+LEAST_S = 0.1
+"""Between two looks of a rehearsal, whose windows may be shorter than a second."""
+_ANSWER_S = 10.0
+_END_S = 5.0
+_BOOT = "import sys; sys.path.append(sys.argv[1]); from tuner.observers.watcher import main; main()"
+_GONE = "the observer does not answer: nothing observed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """Whom to observe.
+
+    `gpus` are the UUIDs of its GPUs, None where those count on which it computes. Its processes
+    carry one of the `tags` or descend from the `roots`. `here` is False where it runs on another
+    machine. `urls` are its servers', whose metrics have `names`; `key` is their API key.
+    """
+
+    gpus: Sequence[str] | None = ()
+    tags: Sequence[str] = ()
+    roots: Sequence[int] = ()
+    here: bool = True
+    urls: Sequence[str] = ()
+    names: MetricNames | None = None
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What was seen of a window; `load` is None where the engine did not say."""
+
+    machine: MachineUse
+    load: EngineLoad | None
+
+
+class Observer:
+    """Observes from its `with` to the end of it, whatever fails: what it cannot see is missing."""
+
+    def __init__(self, subject: Subject, *, every_s: float = EVERY_S) -> None:
+        self._names = subject.names
+        self._watched = _watched(subject, max(LEAST_S, every_s))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ready = False
+
+    def __enter__(self) -> Self:
+        with suppress(OSError):
+            folder = str(Path(tuner.__file__).parents[1])
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _BOOT, folder],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                bufsize=0,
+            )
+            self._write(self._watched._asdict())
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        for pipe in filter(None, (process.stdin, process.stdout)):
+            with suppress(OSError):
+                pipe.close()
+        try:
+            process.wait(_END_S)
+        except subprocess.TimeoutExpired:  # it hangs inside a driver
+            process.kill()
+            process.wait()
+
+    async def seen(
+        self, since_s: float, until_s: float, output_tokens: float | None = None
+    ) -> Seen:
+        """What was seen in a window that is over, by `time.perf_counter`."""
+        looked = await asyncio.to_thread(self._ask, since_s, until_s)
+        window = {"since_s": since_s, "until_s": until_s}
+        load = None if self._names is None else engine_load(looked, self._names, **window)
+        machine = machine_use(looked, **window, output_tokens=output_tokens)
+        return Seen(machine=machine, load=load)
+
+    def _ask(self, since_s: float, until_s: float) -> Told:
+        try:
+            if not self._ready:
+                self._read()
+                self._ready = True
+            self._write({"since_s": since_s, "until_s": until_s})
+            return told(self._read())
+        except (OSError, ValueError, TypeError):
+            return Told([], [_GONE])
+
+    def _write(self, words: object) -> None:
+        if self._process is None or self._process.stdin is None:
+            raise OSError("not started")
+        self._process.stdin.write(json.dumps(words).encode() + b"\n")
+
+    def _read(self) -> bytes:
+        """A line. Raises OSError where none comes in time."""
+        if self._process is None or self._process.stdout is None:
+            raise OSError("not started")
+        line = b""
+        while not line.endswith(b"\n"):
+            readable, _, _ = select.select([self._process.stdout], [], [], _ANSWER_S)
+            piece = self._process.stdout.read(1 << 16) if readable else b""
+            if not piece:
+                raise OSError("no answer")
+            line += piece
+        return line
+
+
+def _watched(subject: Subject, every_s: float) -> Watched:
+    names = subject.names
+    wanted = [] if names is None else [names.running, names.queued]
+    for others in (
+        () if names is None else (names.kv_usage, names.preempted, names.looked_up, names.found)
+    ):
+        wanted += others
+    return Watched(
+        every_s=every_s,
+        gpus=None if subject.gpus is None else list(subject.gpus),
+        tags=list(subject.tags),
+        roots=list(subject.roots),
+        host=subject.here,
+        metrics=[f"{url}/metrics" for url in subject.urls] if wanted else [],
+        names=wanted,
+        key=subject.key,
+    )
