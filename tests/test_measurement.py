@@ -110,8 +110,43 @@ def test_silence_earns_one_event_at_the_most():
 
 
 def test_a_cut_request_gets_no_more_than_it_asked_for():
-    cut = request(10.0, [(11.0, 4), (15.0, 4), (19.0, 4)], None, requested_tokens=14)
-    assert seen(cut).output_tok_s == pytest.approx((12 + 0.5) / 10)
+    """Two tokens are left, which come after half the time of four."""
+    cut = request(10.0, [(11.0, 4), (15.0, 4), (18.5, 4)], None, requested_tokens=14)
+    assert seen(cut).output_tok_s == pytest.approx((12 + 1.5 * 4 / 3.5) / 10)
+    cut = request(10.0, [(11.0, 4), (15.0, 4), (16.0, 4)], None, requested_tokens=14)
+    assert seen(cut).output_tok_s == pytest.approx((12 + 2) / 10)
+
+
+@pytest.mark.parametrize(("tokens", "chunk"), [(128, 19), (40, 4), (40, 1), (7, 40)])
+def test_throughput_is_exact_whatever_the_events_carry(tokens, chunk):
+    """Streams at every phase of a closed loop whose truth is known: a first token after 2 s, the
+    others at 5 a second, told `chunk` at a time; one answer begins where the last one ended. Which
+    events the window cuts apart must not matter."""
+    streams, ttft_s, gap_s = 400, 2.0, 0.2
+    cycle_s = ttft_s + (tokens - 1) * gap_s
+    timings = []
+    for stream in range(streams):
+        for turn in range(int(100 / cycle_s) + 1):
+            sent_s = (stream / streams + turn) * cycle_s
+            told = sorted({1, *range(1 + chunk, tokens, chunk), tokens})
+            events = [
+                (sent_s + ttft_s + (count - 1) * gap_s, count - before)
+                for before, count in zip([0, *told], told, strict=False)
+            ]
+            came = [event for event in events if event[0] <= 100.0]
+            done_s = events[-1][0] if came == events else None
+            if sent_s < 100.0:
+                timings.append(request(sent_s, came, done_s, requested_tokens=tokens))
+    measured = seen(*timings, start_s=37.0, end_s=100.0)
+    assert measured.output_tok_s == pytest.approx(streams * tokens / cycle_s, rel=5e-4)
+
+
+def test_latencies_count_from_when_a_request_was_due():
+    owed = request(12.0, [(13.0, 1), (14.0, 1)], 15.0, due_s=11.0)
+    measured = seen(owed)
+    assert measured.ttft_ms is not None
+    assert measured.e2e_ms is not None
+    assert (measured.ttft_ms.mean, measured.e2e_ms.mean) == (2000.0, 4000.0)
 
 
 def test_a_failed_request_brings_no_tokens():

@@ -1,7 +1,6 @@
 """Timings of requests over a steady window → the numbers of one rung. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from tuner.definitions.levels import level_words
@@ -9,34 +8,11 @@ from tuner.frozen import Frozen
 from tuner.measuring.machine import MachineUse
 from tuner.measuring.observed import Doubt, Observed
 from tuner.measuring.replicas import Replicas
+from tuner.measuring.timing import RequestTiming as RequestTiming
 
 ALONE = Replicas()
 """One server that has its host for itself."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestTiming:
-    """What one request did, in seconds on the load's clock (surface time for a rehearsal).
-
-    `events` holds (arrival, new output tokens) of every event that carried tokens, in order.
-    `due_s` is when an open loop owed it, None in a closed one: latencies count from there, since
-    who came then waited from then on. Tokens come from the server's own count, never from the
-    number of events. `done_s` is when it
-    ended, well or with `error`; a request that was cut off has neither.
-    """
-
-    stream: int
-    index: int
-    sent_s: float
-    due_s: float | None = None
-    events: tuple[tuple[float, int], ...]
-    done_s: float | None
-    input_tokens: int
-    output_tokens: int
-    requested_tokens: int
-    error: str | None = None
-    text: str = ""
-    prompt: str = ""
+_INSTANT_S = 1e-9
 
 
 class Distribution(Frozen):
@@ -145,7 +121,10 @@ def measure(
     event before, a first event's stand at its arrival, input tokens are spread from the sending
     to the first event, and each is clipped at the window's edges. What a request that was cut off
     at the window's end had under way is taken as its own pace so far foretells, one event at the
-    most. A failed request's tokens do not count.
+    most: of as many tokens as its last one, or, after a first one, as events usually have. A failed
+    request's tokens do not count.
+
+    Latencies count from when a request was due, where it was (an open loop), else from its sending.
 
     * TTFT: first event - sending, of requests whose first event fell into the window.
     * TPOT: (last event - first event) / (output tokens - those of the first event), of requests
@@ -157,6 +136,7 @@ def measure(
     * E2E: end - sending, of requests that finished in the window.
     * `tok_s_per_user`: tokens after the first event ÷ time spent on them, over all streams inside
       the window; it needs no request to finish.
+    * `goodput_rps`, `open_load`: see `goodput` and `open_load`.
     * `requests_failed`: those with an error that were sent or ended inside the window; all of
       them where the load ended before its window began.
     * Throughputs count times `replicas.factor(concurrency)`; `gpus` are the whole host's.
@@ -202,6 +182,7 @@ class _Window:
         ttfts = list(self.ttfts_s())
         self._usual_ttft_s = sum(ttfts) / len(ttfts) if ttfts else None
         self._usual_decode_tok_s = self.decode_tok_s()
+        self._usual_event_tokens = self._event_tokens()
 
     def holds(self, at_s: float) -> bool:
         """True inside; a window owns its end, not its start."""
@@ -249,7 +230,7 @@ class _Window:
             return 0.0
         if timing.events:
             return self._share(timing.input_tokens, timing.sent_s, timing.events[0][0])
-        if self._usual_ttft_s is None or not _cut(timing):
+        if self._usual_ttft_s is None or not timing.cut:
             return 0.0
         waited_s = self.end_s - timing.sent_s
         expected_s = max(self._usual_ttft_s, waited_s)
@@ -260,15 +241,13 @@ class _Window:
         """Time to first token."""
         for timing in self._timings:
             if timing.events and self.holds(timing.events[0][0]):
-                yield timing.events[0][0] - timing.sent_s
+                yield timing.events[0][0] - timing.came_s
 
     def tpots_s(self) -> Iterator[float]:
         """Time per output token after the first event."""
         for timing in self.finished():
-            if len(timing.events) > 1:
-                (first_s, first_tokens), (last_s, _) = timing.events[0], timing.events[-1]
-                tokens = sum(count for _, count in timing.events)
-                yield (last_s - first_s) / (tokens - first_tokens)
+            if timing.tpot_s is not None:
+                yield timing.tpot_s
 
     def token_gaps_s(self) -> Iterator[float]:
         """The wait for each token after a first event, of events inside."""
@@ -280,8 +259,8 @@ class _Window:
     def latencies_s(self) -> Iterator[float]:
         """Time from sending to the end."""
         for timing in self.finished():
-            if timing.done_s is not None:
-                yield timing.done_s - timing.sent_s
+            if timing.e2e_s is not None:
+                yield timing.e2e_s
 
     def decode_tok_s(self) -> float | None:
         """How fast one stream's tokens came while it was generating."""
@@ -301,24 +280,26 @@ class _Window:
 
     def _under_way(self, timing: RequestTiming) -> float:
         """What was being generated at the end, towards an event that was not waited for."""
-        last_s, tokens = timing.events[-1]
-        since_s = max(last_s, self.start_s)
-        if not _cut(timing) or since_s >= self.end_s:
+        last_s, last_tokens = timing.events[-1]
+        tokens, since_s = float(last_tokens), max(last_s, self.start_s)
+        if not timing.cut or since_s >= self.end_s:
             return 0.0
         if len(timing.events) > 1:
-            gap_s = last_s - timing.events[-2][0]
+            tok_s = tokens / max(last_s - timing.events[-2][0], _INSTANT_S)
         elif self._usual_decode_tok_s:
-            gap_s = tokens / self._usual_decode_tok_s
+            # A first event is smaller than those to come, where they carry several tokens.
+            tokens, tok_s = self._usual_event_tokens, self._usual_decode_tok_s
         else:
             return 0.0
+        coming = min(tokens, timing.requested_tokens - timing.output_tokens)
         # Never more than one event: a server that fell silent gets nothing for its silence.
-        expected_s = max(gap_s, self.end_s - last_s)
-        left = timing.requested_tokens - timing.output_tokens
-        return min(tokens, left) * (self.end_s - since_s) / expected_s
+        expected_s = max(coming / tok_s, self.end_s - last_s)
+        return coming * (self.end_s - since_s) / expected_s
 
-
-def _cut(timing: RequestTiming) -> bool:
-    return timing.done_s is None and timing.error is None
+    def _event_tokens(self) -> float:
+        """How many tokens an event brings, but for first ones; 1 where there was none."""
+        later = [tokens for timing in self._timings for _, tokens in timing.events[1:]]
+        return sum(later) / len(later) if later else 1.0
 
 
 def _distribution(values_s: Iterable[float]) -> Distribution | None:
