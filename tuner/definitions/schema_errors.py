@@ -27,6 +27,8 @@ _TYPES: Mapping[str, str] = {
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
 }
+_OF_THE_WHOLE = {*_TYPES, "literal_error"}
+"""What is said of a value as a whole, before anybody looks inside."""
 _BOUNDS: Mapping[str, tuple[str, str]] = {
     "greater_than_equal": ("at least", "ge"),
     "greater_than": ("more than", "gt"),
@@ -132,7 +134,9 @@ def _without_union_noise(faults: Sequence[_Fault]) -> list[_Fault]:
     return [
         fault
         for fault in faults
-        if not (fault.kind in _TYPES and fault.place in fault.unions and fault.place in entered)
+        if not (
+            fault.kind in _OF_THE_WHOLE and fault.place in fault.unions and fault.place in entered
+        )
     ]
 
 
