@@ -140,7 +140,7 @@ def likeliest(previous: int, ring: Ring = "own") -> int:
 
 def tied(previous: int, ring: Ring = "own") -> int | None:
     """The token that is as likely as the likeliest but for rounding; None where there is none."""
-    if _share(previous, 3) >= TIES:
+    if _share(previous, 3, 7) >= TIES:
         return None
     return ids(start([previous], ring) + 1, 1, ring)[0]
 
