@@ -111,7 +111,8 @@ class Played:
     they have neither `done_s` nor `error`. `lags_s` are how much later than the kernel the client
     read what came to the window's requests, in real seconds; `stamped` says whether the kernel told
     at all. `cpu_share` and `wait_share` are of one core, of the busiest of `processes` over the
-    window, None where unknown. The window opened after `warmup_s`, `stable` where throughput had no
+    window, None where unknown. `real_s` is the window by `time.perf_counter`, whatever the load's
+    clock. The window opened after `warmup_s`, `stable` where throughput had no
     trend any more, and `ended` when its time was up or throughput was known tightly enough.
     """
 
@@ -127,3 +128,4 @@ class Played:
     warmup_s: float = 0.0
     stable: bool = True
     ended: Ended = "time"
+    real_s: tuple[float, float] = (0.0, 0.0)

@@ -118,6 +118,7 @@ class _Rung:
             warmup_s=span.clock(self._start_s),
             stable=self._pace.stable,
             ended=self._pace.ended,
+            real_s=(self._start_s, self._end_s),
         )
 
     async def _warm_up(self) -> None:

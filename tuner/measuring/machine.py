@@ -42,3 +42,12 @@ class MachineUse(Frozen):
     swapped_bytes_s: float | None = None
     memory_stall_share: float | None = None
     unobserved: list[str] = []
+
+    def per_token(self, output_tokens: float) -> "MachineUse":
+        """The same with its energy held against the window's output tokens."""
+        if not self.energy_j or not output_tokens:
+            return self
+        tok_per_joule = output_tokens / self.energy_j
+        return self.model_copy(
+            update={"tok_per_joule": tok_per_joule, "joules_per_token": 1 / tok_per_joule}
+        )

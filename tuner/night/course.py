@@ -21,6 +21,7 @@ from tuner.measuring.measurement import RungMeasurement
 from tuner.measuring.quality import OutputQuality
 from tuner.measuring.replicas import Replicas
 from tuner.night.watch import Watch
+from tuner.observers.observer import Observer, Seen
 from tuner.records import Outcome, TrialKind
 
 
@@ -92,6 +93,7 @@ class Course:
     facts: EngineFacts = field(default_factory=EngineFacts)
     phase_s: dict[str, float] = field(default_factory=dict)
     flush: str | None = None
+    seen: Seen | None = None
     serving: bool = False
     start_s: float = 0.0
     heard: str = ""
@@ -117,3 +119,4 @@ class Serving:
     servers: Sequence[Server]
     https: Sequence[Http]
     watch: Watch
+    observer: Observer

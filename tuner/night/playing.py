@@ -4,13 +4,13 @@ from dataclasses import replace
 
 from tuner.definitions.models import Rung
 from tuner.definitions.slo import Slo
-from tuner.errors import HttpError
 from tuner.load import Played, RungPlan, Target, play
 from tuner.measuring.measurement import RequestTiming, RungMeasurement, measure
 from tuner.measuring.observing import observe
 from tuner.measuring.validity import trial_doubts
 from tuner.night.course import Course, Serving, TrialOrder
 from tuner.night.rescoring import continuing
+from tuner.observers.observer import beside
 
 
 def plan_of(order: TrialOrder, index: int) -> RungPlan:
@@ -29,7 +29,7 @@ def plan_of(order: TrialOrder, index: int) -> RungPlan:
 async def played_rung(
     order: TrialOrder, serving: Serving, course: Course, index: int, plan: RungPlan
 ) -> Played:
-    """Play it; what its servers forgot before stands in the course."""
+    """Play it; what its servers forgot before, and what was seen meanwhile, is in the course."""
     objective, engine = order.objective, serving.engine
     target = Target(
         base_url=serving.https[0].base_url,
@@ -38,20 +38,11 @@ async def played_rung(
         model=engine.served_model,
         time_scale=engine.time_scale,
     )
-
-    async def probe() -> tuple[float, float] | None:
-        try:
-            loads = [await engine.load_now(http) for http in serving.https]
-        except HttpError:
-            return None
-        told = [load for load in loads if load is not None]
-        if len(told) < len(loads):
-            return None
-        return sum(running for running, _ in told), sum(queued for _, queued in told)
-
     course.flush = await _flush(serving)
     afterwards = continuing(order, serving, course, index)
-    return await play(target, plan, probe=probe, afterwards=afterwards)
+    played = await play(target, plan, afterwards=afterwards)
+    course.seen = await serving.observer.seen(*played.real_s)
+    return played
 
 
 async def _flush(serving: Serving) -> str:
@@ -84,8 +75,9 @@ def judged(
             "ended": played.ended,
         }
     )
-    measured = measured_by(order, rung, played).model_copy(
-        update={"flush": course.flush, "observed": seen}
+    measured = measured_by(order, rung, played)
+    measured = measured.model_copy(
+        update={"flush": course.flush, "observed": seen, **beside(course.seen, measured)}
     )
     slos = [Slo.parse(text) for text in order.objective.slos_at(rung)]
     return measured.model_copy(update={"doubts": trial_doubts(measured, seen, slos)})

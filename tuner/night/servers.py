@@ -9,6 +9,8 @@ from pathlib import Path
 from tuner.engines.base import Engine, LaunchCommand
 from tuner.hosts.executor import Slot
 from tuner.hosts.server import Server
+from tuner.http.client import Http
+from tuner.observers.observer import EVERY_S, Observer, Subject
 
 HOST = "127.0.0.1"
 
@@ -70,6 +72,20 @@ def started(
             for place, (command, slot) in enumerate(zip(launched, slots, strict=True))
         ]
         yield tuple(servers)
+
+
+def observing(
+    engine: Engine, slot: Slot, servers: Sequence[Server], https: Sequence[Http]
+) -> Observer:
+    """What looks at the GPUs, the host and the engine of a launch while it is under load."""
+    subject = Subject(
+        gpus=slot.gpus if slot.real_gpus and not engine.rehearsal else (),
+        tags=[server.tag for server in servers],
+        roots=[pid for server in servers for pid in server.roots()],
+        urls=[http.base_url for http in https],
+        names=engine.metrics,
+    )
+    return Observer(subject, every_s=EVERY_S / engine.time_scale)
 
 
 def stop(servers: Sequence[Server]) -> None:

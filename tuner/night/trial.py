@@ -23,7 +23,7 @@ from tuner.night.climb import climb
 from tuner.night.course import Course, Serving, TrialNote, TrialOrder
 from tuner.night.readback import read_back
 from tuner.night.rescoring import rescore
-from tuner.night.servers import HOST, commands, script, started, stop
+from tuner.night.servers import HOST, commands, observing, script, started, stop
 from tuner.night.watch import Watch
 from tuner.records import TrialRecord
 
@@ -60,7 +60,7 @@ def _launch(order: TrialOrder, slot: Slot, folder: Path, course: Course, note: N
     course.command = launched[0].shell()
     (folder / "command.sh").write_text(script(launched))
     with started(launched, slots, folder, f"trial-{order.number}") as servers:
-        run(_serve(order, engine, servers, course, note))
+        run(_serve(order, engine, slot, servers, course, note))
         ended = servers[course.failed_replica or 0]
         exit_code = ended.exit_code()
         note(TrialNote(number=order.number, phase="stopping"))
@@ -86,7 +86,12 @@ def _refuse_full(folder: Path) -> None:
 
 
 async def _serve(
-    order: TrialOrder, engine: Engine, servers: Sequence[Server], course: Course, note: Note
+    order: TrialOrder,
+    engine: Engine,
+    slot: Slot,
+    servers: Sequence[Server],
+    course: Course,
+    note: Note,
 ) -> None:
     begun = time.perf_counter()
     async with AsyncExitStack() as stack:
@@ -96,18 +101,21 @@ async def _serve(
         ]
         stall_s = order.launch.engine.stall_timeout_s
         watch = Watch(servers, stall_s=stall_s)
-        serving = Serving(engine=engine, servers=servers, https=https, watch=watch)
         patience_s = order.launch.engine.ready_timeout_s
-        ready = await serving.watch.ready(engine, https, patience_s)
+        ready = await watch.ready(engine, https, patience_s)
         course.start_s = time.perf_counter() - begun
-        course.phase_s |= serving.watch.phase_s
+        course.phase_s |= watch.phase_s
         if not ready:
-            course.lost(serving.watch)
+            course.lost(watch)
             return
         course.serving = True
+        observer = stack.enter_context(observing(engine, slot, servers, https))
+        serving = Serving(
+            engine=engine, servers=servers, https=https, watch=watch, observer=observer
+        )
         await read_back(order, serving, course)
         if course.outcome == "completed":
-            await serving.watch.unless_doomed(rescore(order, serving, course))
+            await watch.unless_doomed(rescore(order, serving, course))
             begun = time.perf_counter()
             await climb(order, serving, course, note)
             course.phase_s["load"] = time.perf_counter() - begun

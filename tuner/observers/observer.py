@@ -10,12 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import tuner
 from tuner.engines.metric_names import MetricNames
 from tuner.measuring.machine import MachineUse
-from tuner.measuring.measurement import EngineLoad
+from tuner.measuring.measurement import EngineLoad, RungMeasurement
 from tuner.observers.summing import engine_load, machine_use
 from tuner.observers.watcher import Told, Watched, told
 
@@ -52,6 +52,15 @@ class Seen:
 
     machine: MachineUse
     load: EngineLoad | None
+
+
+def beside(seen: Seen | None, rung: RungMeasurement) -> dict[str, Any]:
+    """What was seen as fields of the rung that was measured meanwhile."""
+    if seen is None:
+        return {}
+    tokens = rung.output_tok_s * rung.window_s / rung.factor  # of what was seen, no more
+    machine = seen.machine.per_token(tokens)
+    return {"machine": machine, "engine_load": seen.load or rung.engine_load}
 
 
 class Observer:
@@ -94,14 +103,13 @@ class Observer:
             process.kill()
             process.wait()
 
-    async def seen(
-        self, since_s: float, until_s: float, output_tokens: float | None = None
-    ) -> Seen:
+    async def seen(self, since_s: float, until_s: float) -> Seen:
         """What was seen in a window that is over, by `time.perf_counter`."""
         looked = await asyncio.to_thread(self._ask, since_s, until_s)
-        window = {"since_s": since_s, "until_s": until_s}
-        load = None if self._names is None else engine_load(looked, self._names, **window)
-        machine = machine_use(looked, **window, output_tokens=output_tokens)
+        names, machine = self._names, machine_use(looked, since_s=since_s, until_s=until_s)
+        if names is None:
+            return Seen(machine=machine, load=None)
+        load = engine_load(looked, names, since_s=since_s, until_s=until_s)
         return Seen(machine=machine, load=load)
 
     def _ask(self, since_s: float, until_s: float) -> Told:

@@ -14,14 +14,12 @@ from tuner.observers.watcher import Look, Told
 Counted = Callable[[Look], float | None]
 
 
-def machine_use(
-    told: Told, *, since_s: float, until_s: float, output_tokens: float | None = None
-) -> MachineUse:
+def machine_use(told: Told, *, since_s: float, until_s: float) -> MachineUse:
     """What the machine did in the window [since_s, until_s], in real seconds.
 
     What counts up (energy, core time, swap, waiting for memory) is interpolated at the window's
     edges between the looks around them; what is of a moment is averaged over the looks inside, or
-    taken from the one nearest where there is none. `output_tokens` are those of the same window.
+    taken from the last one where none is inside.
     """
     window = _Window(told.looks, since_s, until_s)
     energy_j = window.counted(_energy_j)
@@ -36,8 +34,6 @@ def machine_use(
     return MachineUse(
         power_w=power_w,
         energy_j=energy_j,
-        tok_per_joule=_ratio(output_tokens, energy_j),
-        joules_per_token=_ratio(energy_j, output_tokens),
         clocks_mhz=window.mean(_mean_of(lambda gpu: gpu.clock_mhz)),
         throttled=window.throttled(),
         temperature_c=window.most(_most_of(lambda gpu: gpu.temperature_c)),
@@ -61,6 +57,8 @@ def engine_load(
     """What the engine counted in the window, over its ranks and replicas; None where it did not
     say how many requests run and wait."""
     window = _Window(told.looks, since_s, until_s)
+    if not window.within:
+        return None
     running = window.values(_sum_named(names.running))
     queued = window.values(_sum_named(names.queued))
     if not running or len(queued) != len(running):
@@ -88,7 +86,8 @@ class _Window:
     def __init__(self, looks: Sequence[Look], since_s: float, until_s: float) -> None:
         self.length_s = max(0.0, until_s - since_s)
         self._looks, self._since_s, self._until_s = looks, since_s, until_s
-        self.inside = [look for look in looks if since_s < look.at_s <= until_s] or list(looks[-1:])
+        self.within = [look for look in looks if since_s < look.at_s <= until_s]
+        self.inside = self.within or list(looks[-1:])
 
     def values(self, counted: Counted) -> list[float]:
         """Of the looks inside, where there is one."""
