@@ -131,10 +131,11 @@ class Heard:
     def __init__(self) -> None:
         self.jobs: list[tuple[str, str, str | None]] = []
         self.reasons: list[str] = []
+        self.prepared: list[str] = []
         self.records: list[TrialRecord] = []
 
     def preparing(self, what: str) -> None:
-        pass
+        self.prepared.append(what)
 
     def started(self, job: Any, order: TrialOrder) -> None:
         self.jobs.append((job.phase, job.kind, job.hypothesis))

@@ -19,6 +19,7 @@ from tuner.errors import (
     StudyChanged,
     TunerError,
 )
+from tuner.night.known import Known, KnownFailure
 from tuner.records import Records, locked
 from tuner.verbs import inspect
 from tuner.verbs import run as run_verb
@@ -224,3 +225,21 @@ def test_a_baseline_that_serves_no_more_is_the_hosts_error_and_blames_no_configu
         "no effect",
         "inconclusive",
     }
+
+
+def test_what_crashed_in_another_study_is_said_and_the_search_keeps_away(night, run, monkeypatch):
+    crash = KnownFailure(
+        engine="sglang", version="1", model="m", hardware="h", study="x", trial=7,
+        started_at="2026-01-01T00:00:00Z", kind="oom_graph", cause="no memory", phase="capturing",
+        blame=["attention-backend"], flags={"attention-backend": "flashinfer"},
+    )  # fmt: skip
+    monkeypatch.setattr(
+        run_verb, "known_failures", lambda study, hardware: Known(failures=(crash,))
+    )
+    view, heard = run()
+    assert any(
+        said.startswith("known: attention-backend=flashinfer died on this engine, model and")
+        and "in study x, trial 7, while capturing: no memory; " in said
+        for said in heard.prepared
+    )
+    assert view.feasible
