@@ -18,6 +18,7 @@ from tuner.definitions.counted import counted
 from tuner.errors import HostError
 from tuner.hosts import gpus, port_locks, processes, slots
 from tuner.hosts.executor import HostInfo, Slot
+from tuner.hosts.hardware import cpu_model
 from tuner.hosts.job import JOB_VARIABLE, pack
 from tuner.hosts.leftovers import Swept, clear_job, records
 from tuner.hosts.port_locks import PortLock
@@ -241,7 +242,7 @@ def _describe(found: tuple[gpus.FoundGpu, ...], declared: int) -> HostInfo:
         gpus=names or tuple(str(index) for index in range(declared)),
         gpu_model=found[0].model if found else None,
         real_gpus=bool(found),
-        cpu_model=_field("/proc/cpuinfo", "model name") or "unknown",
+        cpu_model=cpu_model(),
         cores=len(os.sched_getaffinity(0)),
         memory_gb=int((_field("/proc/meminfo", "MemTotal") or "0").split()[0]) * 1024 / 1e9,
     )
