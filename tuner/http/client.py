@@ -204,6 +204,8 @@ class StockChannel:
         """True once the server answered something."""
         self.pieces = 0
         """How many pieces of an answer under way came so far."""
+        self.ready = True
+        """Whether its own pool has a connection is not known."""
 
     async def open(self) -> None:
         """Nothing: httpx connects when it must."""

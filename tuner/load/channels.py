@@ -33,6 +33,11 @@ class Channel(Protocol):
         """How many pieces of an answer under way came so far."""
         ...
 
+    @property
+    def ready(self) -> bool:
+        """True where the next request need not wait for a connection, as far as is known."""
+        ...
+
     async def open(self) -> None:
         """Connect ahead of the first request. Raises HttpUnreachable."""
         ...
@@ -115,6 +120,11 @@ class RecordedChannel:
     def pieces(self) -> int:
         """How many pieces of an answer under way came so far."""
         return 0 if self._connection is None else self._connection.pieces
+
+    @property
+    def ready(self) -> bool:
+        """True where the next request need not wait for a connection."""
+        return self._connection is not None and self._connection.idle
 
     async def open(self) -> None:
         """Connect ahead of the first request. Raises: HttpUnreachable."""

@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import Sequence
 
 from tuner.errors import HttpUnreachable
-from tuner.http.connection import RawExchange
 from tuner.load.channels import Channel, channels_to
 from tuner.load.plan import WHOLE, RungPlan, Share, Target
 from tuner.load.prompts import Lengths
 from tuner.load.readying import prompts_for
-from tuner.load.source import Asked, Asker, Ending
+from tuner.load.source import Asked, Asker, Ending, seems_well
 
 FAILURES_TO_GIVE_UP = 5
 _BACKOFF_S = 0.05
@@ -68,6 +67,11 @@ class ClosedLoop:
         return self._asker.events + sum(channel.pieces for channel in self._channels.values())
 
     @property
+    def unsent(self) -> Sequence[float]:
+        """None: a request waits for its stream."""
+        return ()
+
+    @property
     def heard(self) -> int:
         """How many streams heard something."""
         self._silent = [stream for stream in self._silent if not self._heard(stream)]
@@ -114,10 +118,11 @@ class ClosedLoop:
         index = 0
         while not self._ending.over:
             asking = self._lengths.next() if index else self._lengths.first(stream)
+            question = self._asker.question(asking)
             channel = self._channels[stream]
-            raw = await self._asker.ask(channel, asking, stream=stream, index=index)
+            raw = await self._asker.ask(channel, question, stream=stream, index=index)
             index += 1
-            if _seems_well(raw):
+            if seems_well(raw):
                 self._failures[stream] = 0
                 continue
             self._failures[stream] += 1
@@ -132,10 +137,3 @@ class ClosedLoop:
     def _start_delay_s(self, stream: int) -> float:
         longest_s = min(_LONGEST_SPREAD_S, _SPREAD_PER_STREAM_S * self._streams)
         return min(self._warmup_s / 4, longest_s) * stream / self._streams
-
-
-def _seems_well(raw: RawExchange) -> bool:
-    """True unless the next request should wait; only decoding tells for sure, afterwards."""
-    if raw.status != 200 or raw.error is not None or not raw.chunks:
-        return False
-    return len(raw.chunks) > 1 or b'"error"' not in raw.chunks[0][1]

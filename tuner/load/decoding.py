@@ -26,6 +26,7 @@ def _timing(
         stream=asked.stream,
         index=asked.index,
         sent_s=clock(raw.sent_s),
+        due_s=None if asked.due_s is None else clock(asked.due_s),
         events=tuple((clock(at), tokens) for at, tokens in events),
         done_s=None if ended_s is None else clock(ended_s),
         input_tokens=reply.input_tokens or asked.input_tokens,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from tuner.definitions.models import Api as Api
 from tuner.definitions.models import Objective, Prefix
 from tuner.definitions.slo import least_requests
+from tuner.load.arrivals import Arrivals
 from tuner.load.pace import Ended
 from tuner.load.prompts import WordRate
 from tuner.measuring.measurement import ALONE, RequestTiming
@@ -41,7 +42,8 @@ class RungPlan:
     taken in an order of `order_seed`, over and over. Seconds are on the load's clock. What prompts
     share is what `prefix` says; where it says nothing, no two rungs of different `rung_index` on
     one `prompt_seed` share a prompt, so that nothing a server remembers helps. `texts` are recorded
-    questions, one for each of the `lengths`. The window ends early once throughput is known to
+    questions, one for each of the `lengths`; `offsets_s` say when each came, for the arrivals of an
+    open loop that are a trace's. The window ends early once throughput is known to
     `precision_percent`, and is prolonged for `least_requests`.
     """
 
@@ -58,6 +60,9 @@ class RungPlan:
     processes: int = 1
     prefix: Prefix = "cold"
     texts: tuple[str, ...] = ()
+    arrivals: Arrivals = "poisson"
+    arrivals_seed: int = 3
+    offsets_s: tuple[float, ...] = ()
 
     @classmethod
     def of(
@@ -68,6 +73,7 @@ class RungPlan:
         lengths: tuple[tuple[int, int], ...],
         prompt_seed: int,
         texts: tuple[str, ...] = (),
+        offsets_s: tuple[float, ...] = (),
         replicas: Replicas = ALONE,
     ) -> "RungPlan":
         """The rung of that index on an objective's ladder, what of it the launched servers get."""
@@ -86,6 +92,9 @@ class RungPlan:
             least_requests=least_requests(objective.slos_at(rung)),
             prefix=objective.prefix,
             texts=texts,
+            arrivals=objective.arrivals,
+            arrivals_seed=objective.seeds.arrivals,
+            offsets_s=offsets_s,
         )
 
 
@@ -114,6 +123,7 @@ class Played:
     window, None where unknown. `real_s` is the window by `time.perf_counter`, whatever the load's
     clock. The window opened after `warmup_s`, `stable` where throughput had no
     trend any more, and `ended` when its time was up or throughput was known tightly enough.
+    `unsent_s` is when requests of an open loop were due that could not be sent.
     """
 
     timings: tuple[RequestTiming, ...]
@@ -129,3 +139,4 @@ class Played:
     stable: bool = True
     ended: Ended = "time"
     real_s: tuple[float, float] = (0.0, 0.0)
+    unsent_s: tuple[float, ...] = ()

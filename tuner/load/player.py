@@ -35,11 +35,12 @@ async def play(
     """Load a server for a warm-up and a window, then cut what is under way.
 
     The window opens once the warm-up is over, throughput has no trend any more, and every stream
-    has its first token; not later than when the last warm-up's length brought no further stream its
-    first, as where a full engine lets some wait, or the pace's longest warm-up passed. Failures are
-    in the timings; the window is cut short once nobody answers. `probe` says how many requests run
-    and wait in the engine, asked a few times a second during the window. `afterwards` is done once
-    the window has ended, under the same load, which then goes on for it.
+    has its first token (of an open loop, as many answers are whole as are under way); not later
+    than when the last warm-up's length brought no further one, as where a full engine lets some
+    wait, or the pace's longest warm-up passed. Failures are in the timings; the window is cut short
+    once nobody answers. `probe` says how many requests run and wait in the engine, asked a few
+    times a second during the window. `afterwards` is done once the window has ended, under the same
+    load, which then goes on for it.
 
     Raises: HttpProtocolError where the target's URL cannot be read.
     """
@@ -119,6 +120,7 @@ class _Rung:
             stable=self._pace.stable,
             ended=self._pace.ended,
             real_s=(self._start_s, self._end_s),
+            unsent_s=tuple(map(span.clock, brought.unsent_s)),
         )
 
     async def _warm_up(self) -> None:

@@ -11,6 +11,7 @@ from typing import Protocol
 from tuner.load.closed_loop import ClosedLoop
 from tuner.load.decoding import timings_of
 from tuner.load.dialects import DIALECTS
+from tuner.load.open_loop import OpenLoop
 from tuner.load.plan import WHOLE, RungPlan, Share, Target
 from tuner.load.source import Asked, Ending, Source
 from tuner.measuring.measurement import RequestTiming
@@ -52,13 +53,15 @@ class Span:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brought:
     """What came, decoded. `lags_s` are of the window; `stamped` says whether the kernel told any
-    lag; the shares are of one core over the window, None where the system does not say."""
+    lag; the shares are of one core over the window, None where the system does not say. `unsent_s`
+    is when requests were due that could not be sent, by `perf_counter`."""
 
     timings: tuple[RequestTiming, ...]
     lags_s: Sequence[float]
     stamped: bool
     cpu_share: float | None
     wait_share: float | None
+    unsent_s: Sequence[float] = ()
 
 
 class Players(Protocol):
@@ -149,6 +152,7 @@ class Solo:
             or not any(one.raw.chunks for one in asked),
             cpu_share=shares[0],
             wait_share=shares[1],
+            unsent_s=tuple(self._source.unsent),
         )
 
     async def close(self) -> None:
@@ -158,7 +162,8 @@ class Solo:
 
 def source_of(target: Target, plan: RungPlan, ending: Ending, share: Share) -> Source:
     """Where the requests of a plan come from."""
-    return ClosedLoop(target, plan, ending, share)
+    loop = ClosedLoop if plan.request_rate is None else OpenLoop
+    return loop(target, plan, ending, share)
 
 
 async def ended(task: asyncio.Task[None]) -> None:

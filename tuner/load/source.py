@@ -19,7 +19,8 @@ from tuner.load.prompts import Asking, Prompts
 class Asked:
     """One request that was made, and its exchange as it came; nothing of it is decoded.
 
-    `prompt` is a hash of the recorded question that was asked, empty where none was.
+    `prompt` is a hash of the recorded question that was asked, empty where none was. `due_s` is
+    when it should have been sent, on the exchange's clock, where there is such a time.
     """
 
     stream: int
@@ -28,6 +29,17 @@ class Asked:
     output_tokens: int
     raw: RawExchange
     prompt: str = ""
+    due_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A request as it will be sent."""
+
+    body: bytes
+    input_tokens: int
+    output_tokens: int
+    prompt: str
 
 
 class Ending:
@@ -83,6 +95,11 @@ class Source(Protocol):
         ...
 
     @property
+    def unsent(self) -> Sequence[float]:
+        """When requests were due that could not be sent."""
+        ...
+
+    @property
     def heard(self) -> int:
         """How many of those that are awaited have heard something, if only a failure."""
         ...
@@ -121,16 +138,30 @@ class Asker:
         self.events = 0
         """Pieces of the answers that are over."""
 
+    def question(self, asking: Asking) -> Question:
+        """The next request, written before it is due."""
+        prompt = self._prompts.next(asking)
+        return Question(
+            body=self._dialect.body(self._model, prompt, asking.output_tokens),
+            input_tokens=asking.prompt_tokens,
+            output_tokens=asking.output_tokens,
+            prompt=self._prompts.name_of(asking),
+        )
+
     async def ask(
-        self, channel: Channel, asking: Asking, *, stream: int, index: int
+        self,
+        channel: Channel,
+        question: Question,
+        *,
+        stream: int,
+        index: int,
+        due_s: float | None = None,
     ) -> RawExchange:
         """Make a request and wait for its end; a failure stands in the exchange."""
-        prompt = self._prompts.next(asking)
-        body = self._dialect.body(self._model, prompt, asking.output_tokens)
         asked_s = perf_counter()
         self.under_way += 1
         try:
-            raw = await channel.post(body)
+            raw = await channel.post(question.body)
         except HttpUnreachable as exc:
             raw = RawExchange(sent_s=asked_s, failed_s=perf_counter(), error=exc)
         finally:
@@ -140,10 +171,18 @@ class Asker:
             Asked(
                 stream=stream,
                 index=index,
-                input_tokens=asking.prompt_tokens,
-                prompt=self._prompts.name_of(asking),
-                output_tokens=asking.output_tokens,
+                input_tokens=question.input_tokens,
+                output_tokens=question.output_tokens,
+                prompt=question.prompt,
                 raw=raw,
+                due_s=due_s,
             )
         )
         return raw
+
+
+def seems_well(raw: RawExchange) -> bool:
+    """True unless the next request should wait; only decoding tells for sure, afterwards."""
+    if raw.status != 200 or raw.error is not None or not raw.chunks:
+        return False
+    return len(raw.chunks) > 1 or b'"error"' not in raw.chunks[0][1]

@@ -1,0 +1,139 @@
+"""An open loop: requests are sent when they are due, whoever still waits for an answer."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from itertools import count, cycle, islice
+from time import perf_counter
+
+from tuner.load.arrivals import due_times
+from tuner.load.channels import Channel
+from tuner.load.plan import WHOLE, RungPlan, Share, Target
+from tuner.load.pool import Pool
+from tuner.load.prompts import Asking, Lengths
+from tuner.load.readying import prompts_for
+from tuner.load.source import Asked, Asker, Ending, Question, seems_well
+
+FAILURES_TO_GIVE_UP = 20
+_AWAKE_S = 0.001
+"""Timers count milliseconds: what is left of the last one is waited awake, ..."""
+_AWAKE_SHARE = 0.2
+"""... as long as that takes no more than this share of the time between two requests."""
+
+
+class OpenLoop:
+    """Sends each request at its own time, an absolute one, on a connection that is open by then.
+
+    A slow server is sent no less: its answers pile up, which is what users would see. Only a limit
+    of connections stops that; requests that are due beyond it are `unsent`. The load is over once
+    many requests in a row failed.
+    """
+
+    def __init__(
+        self, target: Target, plan: RungPlan, ending: Ending, share: Share = WHOLE
+    ) -> None:
+        self._scale = target.time_scale
+        self._servers = 1 + len(target.replicas)
+        self._ending = ending
+        self._asker = Asker(target, prompts_for(target, plan, index=share.index, of=share.of))
+        self._plan = plan
+        self._share = share
+        own_rate = (plan.request_rate or 1.0) * target.time_scale / share.of
+        self._pool = Pool(target, rate=own_rate)
+        self._awake_s = min(_AWAKE_S, _AWAKE_SHARE / own_rate)
+        self._failures = 0
+        self.unsent: list[float] = []
+
+    @property
+    def asked(self) -> Sequence[Asked]:
+        """Every request whose exchange is over."""
+        return self._asker.asked
+
+    @property
+    def under_way(self) -> int:
+        """Requests whose answers are not whole."""
+        return self._asker.under_way
+
+    @property
+    def finished(self) -> int:
+        """Requests whose exchange is over."""
+        return len(self._asker.asked)
+
+    @property
+    def events(self) -> int:
+        """Pieces of answers that came so far."""
+        return self._asker.events + self._pool.pieces
+
+    @property
+    def heard(self) -> int:
+        """Requests whose exchange is over: an answer's beginning says nothing of how many there
+        will be at a time."""
+        return self.finished
+
+    @property
+    def awaited(self) -> int:
+        """As many as are under way: by then twice an answer's time passed, if the server keeps
+        up."""
+        return max(1, self.under_way)
+
+    async def connect(self) -> None:
+        """Open the first connections."""
+        await self._pool.connect()
+
+    async def run(self) -> None:
+        """Send what is due until the load is over."""
+        begun_s = perf_counter()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._pool.keep(self._ending))
+            for number, at_s, asking in _schedule(self._plan, self._share):
+                question = self._asker.question(asking)
+                due_s = begun_s + at_s / self._scale
+                await self._until(due_s)
+                if self._ending.over:
+                    return
+                place = number % self._servers
+                channel = self._pool.take(place)
+                if channel is None:
+                    self.unsent.append(due_s)
+                    continue
+                group.create_task(self._send(channel, question, number, due_s))
+
+    def cut(self) -> None:
+        """Leave what is under way unfinished, at once."""
+        self._pool.cut()
+
+    async def close(self) -> None:
+        """Let go of every channel."""
+        await self._pool.close()
+
+    async def _until(self, due_s: float) -> None:
+        await self._ending.pause(due_s - perf_counter() - self._awake_s)
+        await asyncio.sleep(0)  # also where more than one is due: the one before must get away
+        while perf_counter() < due_s and not self._ending.over:
+            await asyncio.sleep(0)
+
+    async def _send(self, channel: Channel, question: Question, number: int, due_s: float) -> None:
+        raw = await self._asker.ask(channel, question, stream=number, index=0, due_s=due_s)
+        self._pool.give_back(number % self._servers, channel)
+        self._failures = 0 if seems_well(raw) else self._failures + 1
+        if self._failures >= FAILURES_TO_GIVE_UP:
+            self._ending.now()
+
+
+def _schedule(plan: RungPlan, share: Share) -> Iterator[tuple[int, float, Asking]]:
+    """What this process sends: number, seconds from the beginning on the load's clock, lengths."""
+    times = due_times(
+        plan.arrivals,
+        plan.request_rate or 1.0,
+        seed=plan.arrivals_seed,
+        rung_index=plan.rung_index,
+        offsets_s=plan.offsets_s,
+    )
+    return islice(zip(count(), times, _askings(plan), strict=False), share.index, None, share.of)
+
+
+def _askings(plan: RungPlan) -> Iterator[Asking]:
+    """Of a trace whose times are kept, requests come in its own order; otherwise as lengths do."""
+    if plan.arrivals == "trace":
+        return cycle([Asking(*pair, number=place) for place, pair in enumerate(plan.lengths)])
+    lengths = Lengths(plan.lengths, streams=1, seed=plan.order_seed, rung_index=plan.rung_index)
+    return (lengths.next() for _ in count())
