@@ -185,6 +185,16 @@ def test_the_first_way_of_asking_that_brings_tokens_is_taken(truth, objective, t
     assert "generates nothing; /v1/completions: status 404" in err
 
 
+def test_an_objective_says_how_to_ask_and_the_option_has_the_last_word(truth, objective, typed):
+    objective.write_text(OBJECTIVE.replace("input_tokens: 16", "api: chat\ninput_tokens: 45"))
+    url = f"{truth}/ttft_ms=1"
+    found = json.loads(typed(url, "--objective", objective, "--json")[1])
+    assert found["api"] == found["workload"]["api"] == "chat"
+    assert [rung["measurement"]["requests_failed"] for rung in found["rungs"]] == [0, 0]
+    asked = ("--objective", objective, "--json", "--api", "generate")
+    assert json.loads(typed(url, *asked)[1])["workload"]["api"] == "generate"
+
+
 def test_a_key_comes_from_a_variable_and_is_shown_nowhere(truth, objective, typed, monkeypatch):
     url = f"{truth}/ttft_ms=1,key=sk-secret"
     monkeypatch.setenv("SERVER_KEY", "sk-secret")

@@ -11,6 +11,7 @@ import pytest
 
 from tests.rehearsed import free_port
 from tuner.definitions.models import EngineDefinition, Objective
+from tuner.definitions.workload import workload
 from tuner.engines.base import LaunchSpec
 from tuner.errors import HostError
 from tuner.hosts import processes
@@ -124,6 +125,21 @@ def test_requests_have_the_lengths_of_a_trace(trial):
         requests = [json.loads(line) for line in lines]
     whole = [r for r in requests if r["done_s"] is not None and r["index"] > 0]
     assert {(r["input_tokens"], r["output_tokens"]) for r in whole} == {(8, 16), (24, 64)}
+
+
+def test_prefixes_are_forgotten_before_each_rung_and_what_was_asked_is_kept(trial):
+    objective = OBJECTIVE.model_copy(update={"api": "chat"})
+    texts = ("how are you", "what is new")
+    asked = workload(objective, ((8, 16), (24, 64)), None, "generate")
+    record = trial.run(
+        objective=objective, lengths=((8, 16), (24, 64)), texts=texts, workload=asked
+    )
+    assert [rung.flush for rung in record.rungs] == ["done", "done"]
+    assert record.workload == asked
+    with gzip.open(trial.folder / "trial" / "requests.jsonl.gz", "rt") as lines:
+        requests = [json.loads(line) for line in lines]
+    assert len({r["prompt"] for r in requests}) == 2
+    assert not {r["prompt"] for r in requests} & set(texts)
 
 
 def test_a_twin_of_an_earlier_trial_is_not_measured_again(trial):
