@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tuner.load.pace import LONGEST_WARMUP, LONGEST_WINDOW, Ended, Pace, jump, tight, trend
+from tuner.load.pace import LONGEST_WARMUP, LONGEST_WINDOW, Ended, Pace, jumps, rises, tight
 
 LOOK_S = 0.1
 TOK_S = 500.0
@@ -136,11 +136,17 @@ def test_the_five_looks_at_one_server_that_settles() -> None:
 
 def test_a_single_stall_is_no_trend() -> None:
     stalled = [10.0, 10.1, 0.0, 9.9, 10.0, 10.1, 9.9, 10.0]
-    assert not trend(stalled)
-    assert not jump(stalled)
-    assert trend([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0])
-    assert not trend([10.0, 10.01, 10.02, 10.03, 10.04, 10.05, 10.06, 10.07])
-    assert jump([1.0, 1.1, 0.9, 1.0, 1.1, 1.0, 5.0, 5.0])
+    assert not rises(stalled)
+    assert not jumps(stalled)
+    assert rises([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0])
+    assert not rises([10.0, 10.01, 10.02, 10.03, 10.04, 10.05, 10.06, 10.07])
+    assert jumps([1.0, 1.1, 0.9, 1.0, 1.1, 1.0, 5.0, 5.0])
+
+
+def test_what_falls_is_no_warm_up():
+    falling = [8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0]
+    assert not rises(falling)
+    assert not jumps([5.0, 5.1, 4.9, 5.0, 5.1, 5.0, 1.0, 1.0])
 
 
 def test_a_stream_that_alternates_between_prefill_and_decoding_is_steady() -> None:

@@ -11,7 +11,7 @@ from tuner.measuring.machine import MachineUse
 from tuner.measuring.measurement import Distribution, RequestTiming, RungMeasurement
 from tuner.measuring.observed import Doubt, Observed
 from tuner.measuring.observing import observe
-from tuner.measuring.validity import RULES, doubts, trial_doubts
+from tuner.measuring.validity import RULES, TRIAL_RULES, doubts, trial_doubts
 
 
 def distribution(count: int = 500) -> Distribution:
@@ -151,6 +151,13 @@ def test_a_client_that_waits_for_a_core():
     assert only(rung(), seen(wait_share=0.2, stamped=False)).voids
 
 
+def test_a_night_goes_on_beside_what_else_runs():
+    (remark,) = trial_doubts(rung(), seen(wait_share=0.4))
+    assert (remark.rule, remark.voids) == ("client_wait", False)
+    (void,) = trial_doubts(rung(), seen(wait_share=0.6))
+    assert (void.rule, void.voids, void.limit) == ("client_wait", True, 0.5)
+
+
 def test_a_busy_client_that_reads_several_events_at_once():
     """Their gaps are guesses; of a client with room it is the server that sends them together."""
     assert doubts(rung(), seen(together=0.5), [Slo.parse("itl_ms p99 <= 50")]) == []
@@ -283,7 +290,7 @@ def test_every_rule_is_asked():
         if not name.startswith("_")
         and getattr(value, "__annotations__", {}).get("return") == list[Doubt]
     }
-    assert {rule.__name__ for rule in RULES} == rules
+    assert {rule.__name__ for rule in {*RULES, *TRIAL_RULES}} == rules
 
 
 @pytest.mark.parametrize(

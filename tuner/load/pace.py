@@ -6,12 +6,13 @@ time and slices may have any length.
 
 **Opening.** A server warms up (compiled kernels, captured graphs, autotuning, filled batches) for a
 time that nobody knows beforehand, and answers slower meanwhile. The window opens at the end of the
-warm-up that was asked for unless the second half of what was seen still has a trend: Mann's test
-(Mann, Econometrica 13, 1945; Kendall's S) over `SLICES` slices finds one, and Sen's slope (Sen,
-JASA 63, 1968) says that it moved the rate by more than `TREND_SHARE` meanwhile; or the last two
-slices are no draw of the six before them (Student's t). Then it waits, slice by slice,
-`LONGEST_WARMUP` times what was asked for at the most. Noise without a direction delays nothing:
-what it is worth is the verdict's to say.
+warm-up that was asked for unless the second half of what was seen still rises: Mann's test (Mann,
+Econometrica 13, 1945; Kendall's S) over `SLICES` slices finds a trend, and Sen's slope (Sen, JASA
+63, 1968) says that it raised the rate by more than `RISE_SHARE` meanwhile; or the last two slices
+are above what the six before them would draw (Student's t). Then it waits, slice by slice,
+`LONGEST_WARMUP` times what was asked for at the most. Noise and stalls delay nothing, nor does a
+rate that falls: no warm-up does that, and a window in which throughput falls is judged by its own
+rule. (Events may become fewer while tokens do not, where a server puts more into each.)
 
 **Ending.** With a precision, the window ends once the interval of the mean rate is within it:
 batch means with a test of their correlation, as in Law & Carson (Operations Research 27, 1979).
@@ -36,14 +37,14 @@ LONGEST_WINDOW = 4
 LEAST_WINDOW = 0.25
 """Of the window that was asked for, before precision may end it."""
 SLICES = 8
-TREND_S = 20
-"""Kendall's S of eight slices is at least that large, either way, in 1.4 % of trendless cases."""
-TREND_SHARE = 0.05
+RISE_S = 20
+"""Kendall's S of eight slices is at least that large in 0.7 % of trendless cases."""
+RISE_SHARE = 0.05
 LATEST = 2
-JUMP_T = 4.032
-"""5 degrees of freedom at 99 %, two-sided: of the slices before the latest."""
+JUMP_T = 3.365
+"""5 degrees of freedom at 99 %, one-sided: of the slices before the latest."""
 LEAST_EVENTS = 5
-"""In a slice on average: with fewer, a single event is a trend. They are waited for, and where they
+"""In a slice on average: with fewer, a single event is a rise. They are waited for, and where they
 do not come nothing is held against the warm-up."""
 FINE = 64
 COARSE = 16
@@ -62,7 +63,7 @@ class Pace:
 
     `streams` is how many requests a closed loop keeps under way, 0 for an open one;
     `least_requests` how many the window must have for the percentiles that limits name. `stable`
-    says, once the window is open, whether the warm-up ended without a trend; `ended` what ended the
+    says, once the window is open, whether the rate no longer rose; `ended` what ended the
     window.
     """
 
@@ -99,7 +100,7 @@ class Pace:
         self._next_test_s = at_s + at_s / 2 / SLICES
         seen = self._looks.slices(at_s / 2, at_s, SLICES)
         enough = sum(seen) >= LEAST_EVENTS * SLICES
-        self.stable = not (enough and (trend(seen) or jump(seen)))
+        self.stable = not (enough and (rises(seen) or jumps(seen)))
         return (enough and self.stable) or at_s >= self.longest_warmup_s
 
     def opened(self, at_s: float, events: int) -> None:
@@ -127,17 +128,17 @@ class Pace:
         return True
 
 
-def trend(slices: Sequence[float]) -> bool:
-    """Whether a rate moves in one direction, surely and by more than `TREND_SHARE` in all."""
-    return abs(kendall_s(slices)) >= TREND_S and abs(change_share(slices)) > TREND_SHARE
+def rises(slices: Sequence[float]) -> bool:
+    """Whether a rate rises all along, surely and by more than `RISE_SHARE` in all."""
+    return kendall_s(slices) >= RISE_S and change_share(slices) > RISE_SHARE
 
 
-def jump(slices: Sequence[float]) -> bool:
-    """Whether the latest slices are surely, and by more than `TREND_SHARE`, unlike all before."""
+def jumps(slices: Sequence[float]) -> bool:
+    """Whether the latest slices are surely, and by more than `RISE_SHARE`, above all before."""
     before, latest = slices[:-LATEST], slices[-LATEST:]
-    off = abs(fmean(latest) - fmean(before))
+    above = fmean(latest) - fmean(before)
     error = stdev(before) * sqrt(1 / len(before) + 1 / len(latest))
-    return off > max(TREND_SHARE * fmean(slices), JUMP_T * error)
+    return above > max(RISE_SHARE * fmean(slices), JUMP_T * error)
 
 
 def tight(fine: Sequence[float], precision: float) -> bool:

@@ -15,8 +15,11 @@ BUSY_SHARE = 0.5
 """Of one core, which is all that one event loop can use: above a half events begin to queue. Where
 the kernel stamps what it receives, only a core that is full bends a number."""
 WAIT_SHARE = 0.1
-STARVED_SHARE = 0.25
-"""Of the window, spent ready to run without a core to run on."""
+HINDERED_SHARE = 0.25
+STARVED_SHARE = 0.5
+"""Of the window, spent ready to run without a core to run on. Beside a busy loop on its own core a
+client waits for a third to a half of it, and its stamps are right all the same; beyond that the
+server of a small machine has no core either."""
 TOGETHER_SHARE = 0.05
 """Of events, read with a later one by a busy client: their gaps are guesses, and one in twenty is
 the 95th percentile."""
@@ -64,9 +67,17 @@ def client_cpu(rung: RungMeasurement, seen: Observed, slos: Sequence[Slo]) -> li
 
 def client_wait(rung: RungMeasurement, seen: Observed, slos: Sequence[Slo]) -> list[Doubt]:
     """The client had a core when it needed one."""
+    return _waited(rung, seen, HINDERED_SHARE if seen.stamped else WAIT_SHARE)
+
+
+def starved(rung: RungMeasurement, seen: Observed, slos: Sequence[Slo]) -> list[Doubt]:
+    """The client of a trial had a core most of the time: a night goes on beside what else runs."""
+    return _waited(rung, seen, STARVED_SHARE if seen.stamped else HINDERED_SHARE)
+
+
+def _waited(rung: RungMeasurement, seen: Observed, limit: float) -> list[Doubt]:
     if seen.wait_share is None or seen.wait_share <= WAIT_SHARE:
         return []
-    limit = STARVED_SHARE if seen.stamped else WAIT_SHARE
     return [
         Doubt.of(
             "client_wait",

@@ -13,7 +13,14 @@ a number by a third of it is allowed, and a ratio of two launches shows less.
 from collections.abc import Callable, Sequence
 
 from tuner.definitions.slo import Slo
-from tuner.measuring.client_rules import client_cpu, client_wait, lateness, reached, together
+from tuner.measuring.client_rules import (
+    client_cpu,
+    client_wait,
+    lateness,
+    reached,
+    starved,
+    together,
+)
 from tuner.measuring.machine_rules import memory, shared, throttled
 from tuner.measuring.measurement import RungMeasurement
 from tuner.measuring.observed import Doubt, Observed
@@ -37,9 +44,21 @@ RULES: tuple[Rule, ...] = (
     shared,
     memory,
 )
-JUDGED_OTHERWISE: tuple[Rule, ...] = (errors, output, requests)
+TRIAL_RULES: tuple[Rule, ...] = (
+    percentiles,
+    lateness,
+    client_cpu,
+    starved,
+    together,
+    reached,
+    warm_up,
+    drift,
+    throttled,
+    shared,
+    memory,
+)
 """In a trial errors and short answers are the configuration's own doing, for which it is refused;
-and throughput needs no request to come to its end."""
+throughput needs no request to come to its end; and noise is what launches are repeated for."""
 
 
 def doubts(rung: RungMeasurement, seen: Observed, slos: Sequence[Slo] = ()) -> list[Doubt]:
@@ -52,8 +71,7 @@ def doubts(rung: RungMeasurement, seen: Observed, slos: Sequence[Slo] = ()) -> l
 
 def trial_doubts(rung: RungMeasurement, seen: Observed, slos: Sequence[Slo] = ()) -> list[Doubt]:
     """What speaks against a rung of a launch whose configuration is on trial."""
-    rules = [rule for rule in RULES if rule not in JUDGED_OTHERWISE]
-    return _asked(rules, rung, seen, slos)
+    return _asked(TRIAL_RULES, rung, seen, slos)
 
 
 def _asked(
