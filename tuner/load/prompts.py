@@ -114,9 +114,11 @@ class Prompts(Generic[Unit]):
         """The prompt of the next request."""
         if self._plan.texts:
             return self._recorded(asking)
-        own = self._units(asking.input_tokens)
-        after = self._units(asking.prompt_tokens) - own
-        return self._join([*self._own(asking, own), *self._stretch(after)])
+        length = self._units(asking.input_tokens)
+        prompt = self._own(asking, length)
+        if asking.done:
+            prompt += self._stretch(self._units(asking.prompt_tokens) - length)
+        return self._join(prompt)
 
     def name_of(self, asking: Asking) -> str:
         """A hash of the recorded question in a prompt, empty without one."""
@@ -141,10 +143,10 @@ class Prompts(Generic[Unit]):
         prefix = self._plan.prefix
         if prefix == "warm":
             return self._warm(asking.number, length)
-        shared: list[Unit] = []
         if isinstance(prefix, SharedPrefix):
             shared = self._shared(length, prefix.shared)
-        return [*shared, *self._fresh(length - len(shared))]
+            return shared + self._fresh(length - len(shared))
+        return self._fresh(length)
 
     def _recorded(self, asking: Asking) -> Prompt:
         """A question as it was recorded, after a line of its own where nothing may be known."""
@@ -158,13 +160,13 @@ class Prompts(Generic[Unit]):
     def _fresh(self, length: int) -> list[Unit]:
         head = self._digits(self._next)[:length]
         self._next += self._plan.of
-        return [*head, *self._stretch(length - len(head))]
+        return head + self._stretch(length - len(head))
 
     def _warm(self, number: int, length: int) -> list[Unit]:
         head = self._digits(number)[:length]
         rest = length - len(head)
         start = number * _STRIDE % (len(self._known) - rest + 1)
-        return [*head, *self._known[start : start + rest]]
+        return head + self._known[start : start + rest]
 
     def _shared(self, length: int, share: float) -> list[Unit]:
         return self._known[: round(share * length)]
@@ -185,7 +187,7 @@ class Prompts(Generic[Unit]):
 
 def prompts_of_ids(plan: PromptPlan, vocab_size: int) -> Prompts[int]:
     """Prompts of random token ids, exactly as long as asked."""
-    return Prompts(plan, range(FIRST_ID, vocab_size), list)
+    return Prompts(plan, range(FIRST_ID, vocab_size), lambda ids: ids)
 
 
 def prompts_of_words(plan: PromptPlan, rate: WordRate) -> Prompts[str]:
