@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.victims import free_port, python
+from tests.victims import free_port, python, said
+from tuner.failures.classifier import classify
 from tuner.hosts.server import Server
 from tuner.night.watch import Watch
 
@@ -22,6 +23,8 @@ DOOM = "[2026-01-01 00:00:00 TP0] Scheduler hit an exception: Traceback (most re
 
 class Answers:
     """An engine whose generation takes so long, and then says so."""
+
+    name = "sglang"
 
     def __init__(self, after_s=0.0, says=True):
         self.after_s, self.says = after_s, says
@@ -83,6 +86,80 @@ def test_a_fatal_line_ends_the_wait_though_the_process_lives_on(serve):
     assert server.exit_code() is None
 
 
+WORKS = """
+import sys, time
+print("Load weight begin.", flush=True)
+end = time.monotonic() + float(sys.argv[1])
+while time.monotonic() < end:
+    pass
+import socket
+listener = socket.create_server(("127.0.0.1", int(sys.argv[2])))
+time.sleep(600)
+"""
+
+
+def started(tmp_path, program, *arguments):
+    port = free_port()
+    return Server.start(
+        python(program, *arguments, port), folder=tmp_path / "server", port=port, tag="watched"
+    )
+
+
+def test_a_start_that_stands_still_is_given_up_and_said_so(tmp_path):
+    program = "import time; print('Load weight begin.', flush=True); time.sleep(600)"
+    with started(tmp_path, program) as server:
+        watch: Any = Watch([server], stall_s=2.0)
+        assert not asyncio.run(watch.ready(Answers(), [None], 600))
+    assert watch.failed == 0
+    assert watch.stalled.startswith("no sign of life for ")
+    assert watch.phase_s.keys() == {"starting", "loading"}
+    assert watch.phase_s["loading"] >= 1.5
+
+
+def test_a_start_that_works_in_silence_is_waited_for(tmp_path):
+    with started(tmp_path, WORKS, 8.0) as server:
+        watch: Any = Watch([server], stall_s=2.0)
+        assert asyncio.run(watch.ready(Answers(), [None], 600))
+    assert watch.stalled == ""
+    assert watch.phase_s["loading"] > 4 * 1.5
+
+
+QUITS = """
+import sys, time
+print("Received sigquit from a child process. It usually means the child failed.", flush=True)
+time.sleep(1.0)
+print("[2026-01-01 00:00:00 TP0] Scheduler hit an exception: Traceback (most recent call last):")
+print("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", flush=True)
+time.sleep(600)
+"""
+
+
+def test_the_wait_ends_with_the_first_fatal_line_and_the_log_is_read_on(tmp_path):
+    """On a machine that is busy with other things one of three is soon enough."""
+    took_s = []
+    for attempt in range(3):
+        with started(tmp_path / str(attempt), QUITS) as server:
+            watch: Any = Watch([server])
+            noticed: list[float] = []
+            said(server, "sigquit")
+            said_s = time.monotonic()
+            drained = watch._watched[0].drained
+
+            async def notices(noticed=noticed, drained=drained):
+                noticed.append(time.monotonic())
+                await drained()
+
+            watch._watched[0].drained = notices
+            assert not asyncio.run(watch.ready(Answers(), [None], 600))
+            took_s.append(noticed[0] - said_s)
+            failure = classify(server.log(), engine="sglang")
+        assert failure is not None
+        assert failure.kind == "oom_kv"
+        if took_s[-1] < 2.0:
+            return
+    raise AssertionError(took_s)
+
+
 def test_work_on_a_healthy_server_comes_through(serve):
     server = serve(60, "", 60)
 
@@ -140,6 +217,8 @@ def test_a_set_is_ready_once_all_are(serve):
 
 def test_a_set_is_not_ready_while_one_generates_nothing(serve):
     class OneOfTwo:
+        name = "sglang"
+
         async def unready(self, http):
             return "" if http == "generates" else "status 500"
 

@@ -118,13 +118,15 @@ def gave_up(
     phase: Phase | None = None,
     waited_s: float | None = None,
     heard: str = "",
+    stalled: str = "",
     flags: Mapping[str, Value] = _NONE,
     nearest: Mapping[str, Value] | None = None,
 ) -> Failure:
     """The failure of a server that is alive and was waited for in vain.
 
     What the log explains comes first; a hang has no text, so its class is by how far it came.
-    `heard` is what it answered instead of getting ready, empty where it did not listen.
+    `heard` is what it answered instead of getting ready, empty where it did not listen; `stalled`
+    why it was waited for no longer, empty where all the time was up.
     """
     failure = classify(log, engine=engine, phase=phase, flags=flags, nearest=nearest)
     if failure is not None:
@@ -134,6 +136,7 @@ def gave_up(
     waited = f" after {waited_s:.0f} s" if waited_s is not None else ""
     cause = f"nothing new{waited}" if last else f"no output{waited}"
     cause = f"listens, and is not ready{waited}: {heard}" if heard else cause
+    cause = "; ".join(filter(None, (stalled, heard))) if stalled else cause
     cause += f"; last line: {last}" if last else ""
     action: Action | None = None
     if stage >= Stage.READY:

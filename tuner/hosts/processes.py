@@ -16,6 +16,7 @@ SHARED_MEMORY = "/dev/shm/"  # noqa: S108
 LISTEN = "0A"
 TICK_S = 0.05
 _LOOKS = 2
+_TICKS_S = os.sysconf("SC_CLK_TCK")
 
 
 class Process(NamedTuple):
@@ -191,6 +192,20 @@ def remove_shared_memory(names: Iterable[str]) -> list[str]:
             continue
         removed.append(name)
     return removed
+
+
+def work(pids: Iterable[int]) -> tuple[float, float]:
+    """Seconds of processor and bytes read since they began, of all these processes together; what
+    a process took that has ended counts for its parent. What cannot be read counts nothing."""
+    cpu_s = read_bytes = 0.0
+    for pid in pids:
+        fields = _read_bytes(pid, "stat").rpartition(b")")[2].split()
+        cpu_s += sum(int(ticks) for ticks in fields[11:15]) / _TICKS_S
+        for line in _read_bytes(pid, "io").splitlines():
+            name, _, value = line.partition(b": ")
+            if name in (b"rchar", b"read_bytes"):
+                read_bytes += int(value)
+    return cpu_s, read_bytes
 
 
 def _threads_live(pid: int) -> bool:

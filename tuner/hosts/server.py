@@ -15,13 +15,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from tuner.errors import EngineError, HostError
 from tuner.hosts import containers, leftovers, processes
-from tuner.hosts.belongings import environment
-from tuner.hosts.containers import Container, Runtime
+from tuner.hosts.containers import Container
 from tuner.hosts.job import JOB_VARIABLE
+from tuner.hosts.launched import launched
 from tuner.hosts.leftovers import default_run_root as default_run_root
 from tuner.hosts.leftovers import sweep as sweep
 from tuner.hosts.ports import ContainerPort, OwnPort, Port, PublishedPort, refuse_taken
@@ -34,10 +34,6 @@ _BOOT = "import sys; sys.path.append(sys.argv[1]); from tuner.hosts.supervisor i
 _START_TIMEOUT_S = 60.0
 _RENEW_EVERY_S = 5.0
 _MARGIN_S = 5.0
-
-# setproctitle writes its title over the environment unless it is told not to, and the mark by
-# which a server's processes are found would be gone.
-_KEEP_ENVIRONMENT = {"SPT_NOENV": "1"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,10 +111,10 @@ class Server:
         record = leftovers.records(root) / f"{tag}.json"
         scratch = root / "tmp" / tag.rpartition("-")[2]  # short: sockets with long names fail
         owner = _identity(os.getpid())
-        launched = _launched(command, tag, cores, owner, record.with_suffix(".cid"), scratch)
+        executed = launched(command, tag, cores, owner, record.with_suffix(".cid"), scratch)
         spec = {
-            "argv": list(launched.argv),
-            "env": launched.env,
+            "argv": list(executed.argv),
+            "env": executed.env,
             "cwd": str(cwd or Path.cwd()),
             "log": str(folder.resolve() / "server.log"),
             "report": str(folder.resolve() / "server-exit.json"),
@@ -132,11 +128,11 @@ class Server:
             "orphan_grace_s": min(grace_s, leftovers.ORPHAN_GRACE_S),
             "kill_limit_s": KILL_LIMIT_S,
             "job": os.environ.get(JOB_VARIABLE),
-            "container": launched.container.stored() if launched.container else None,
-            "scratch": None if launched.container else str(scratch),
+            "container": executed.container.stored() if executed.container else None,
+            "scratch": None if executed.container else str(scratch),
         }
-        owned = _port(command, port, tag, launched.container)
-        server = cls(_start_supervisor(tag), spec, owned, launched.container)
+        owned = _port(command, port, tag, executed.container)
+        server = cls(_start_supervisor(tag), spec, owned, executed.container)
         server._begin()
         return server
 
@@ -170,6 +166,13 @@ class Server:
         except FileNotFoundError:
             return ""
 
+    def log_bytes(self) -> int:
+        """How much the server has printed so far."""
+        try:
+            return self.log_path.stat().st_size
+        except FileNotFoundError:
+            return 0
+
     def log_since(self, offset: int) -> tuple[str, int]:
         """The whole lines logged from that byte on, and the byte after them."""
         try:
@@ -180,6 +183,24 @@ class Server:
             return "", offset
         whole = new.rfind(b"\n") + 1
         return new[:whole].decode(errors="replace"), offset + whole
+
+    def work(self) -> tuple[float, float] | None:
+        """Seconds of processor and bytes read by all its processes since they began.
+
+        None where they cannot be seen: in a container of which the runtime does not say.
+        """
+        tree = {process.pid for process in processes.tree(TAG_VARIABLE, self.tag)}
+        if self._container:
+            inside = self._container.processes()
+            tree |= {process.pid for process in inside}
+            if not inside:
+                return None
+        return processes.work(tree - {self._supervisor[0]})
+
+    def roots(self) -> list[int]:
+        """The processes that all others of this server descend from, as this host sees them."""
+        inside = self._container.processes() if self._container else []
+        return [self.pid, *(process.pid for process in inside)]
 
     def exit_code(self) -> int | None:
         """The exit code of the first process, negative for a signal; None while it runs.
@@ -309,41 +330,6 @@ class Server:
         return pipe
 
 
-class _Launched(NamedTuple):
-    argv: tuple[str, ...]
-    env: dict[str, str]
-    container: Container | None
-
-
-def _launched(
-    command: "LaunchCommand",
-    tag: str,
-    cores: Sequence[int],
-    owner: tuple[int, int],
-    cidfile: Path,
-    scratch: Path,
-) -> _Launched:
-    """What the supervisor executes: the server itself, or the client of its container."""
-    own = {**command.full_env, TAG_VARIABLE: tag, **_KEEP_ENVIRONMENT}
-    if command.image is None:
-        env = environment(_inherited(), scratch)
-        return _Launched(command.full_argv, {**env, **own}, None)
-    runtime = Runtime.here(command.image.runtime)
-    containers.remove_abandoned(runtime)
-    container = Container(runtime=runtime, name=f"tuner-{tag}", cidfile=str(cidfile), tag=tag)
-    if JOB_VARIABLE in os.environ:
-        own[JOB_VARIABLE] = os.environ[JOB_VARIABLE]
-    launch = command.image.launched(
-        command.full_argv,
-        own,
-        name=container.name,
-        cidfile=container.cidfile,
-        labels=containers.labels(tag, owner),
-        cores=cores,
-    )
-    return _Launched(launch.argv, {**_inherited(), **launch.env}, container)
-
-
 def _port(command: "LaunchCommand", port: int, tag: str, container: Container | None) -> Port:
     if container is None or command.image is None:
         return OwnPort(port, tag)
@@ -374,11 +360,6 @@ def _start_supervisor(tag: str) -> subprocess.Popen[bytes]:
         start_new_session=True,
         bufsize=0,
     )
-
-
-def _inherited() -> dict[str, str]:
-    # An engine that uses Ray itself must not join the tuner's cluster.
-    return {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
 
 
 def _identity(pid: int) -> tuple[int, int]:

@@ -17,9 +17,10 @@ def understood(
     serving: bool,
     waited_s: float | None,
     heard: str = "",
+    stalled: str = "",
 ) -> Failure:
-    """What the log says; `exit_code` is None for a server that was alive until it was stopped, and
-    `heard` what that one answered while it was waited for.
+    """What the log says; `exit_code` is None for a server that was alive until it was stopped,
+    `heard` what that one answered while it was waited for, `stalled` why it was so no longer.
 
     `nearest` holds flags and variables of the most similar configuration that served.
     """
@@ -38,6 +39,7 @@ def understood(
         phase=phase,
         waited_s=waited_s,
         heard=heard,
+        stalled=stalled,
         flags=flags,
         nearest=similar,
     )
