@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tuner.definitions.slo import Slo
-from tuner.measuring import client_rules, machine_rules, window_rules
+from tuner.measuring import client_rules, machine_rules, open_rules, window_rules
 from tuner.measuring.enough import too_few
 from tuner.measuring.machine import MachineUse
 from tuner.measuring.measurement import Distribution, RequestTiming, RungMeasurement
@@ -285,7 +285,7 @@ def test_a_trial_is_not_void_for_what_its_configuration_does():
 def test_every_rule_is_asked():
     rules = {
         name
-        for module in (client_rules, window_rules, machine_rules)
+        for module in (client_rules, open_rules, window_rules, machine_rules)
         for name, value in vars(module).items()
         if not name.startswith("_")
         and getattr(value, "__annotations__", {}).get("return") == list[Doubt]

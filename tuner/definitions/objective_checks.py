@@ -38,6 +38,9 @@ def check_trace(source: Source, objective: Objective, trace: Trace, findings: Fi
     if objective.api == "chat" and trace.texts and isinstance(objective.prefix, SharedPrefix):
         message = "the trace's own questions are asked, and they share what they share"
         findings.add(source, ("prefix", "shared"), message, "say cold or warm", key=True)
+    if objective.arrivals == "trace" and trace.offsets_s is None:
+        message = f"found 'trace', and no request of {objective.trace} has a timestamp"
+        findings.add(source, ("arrivals",), message, "say poisson or constant")
 
 
 def _check_distribution(

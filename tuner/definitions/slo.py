@@ -16,6 +16,8 @@ Stat = Literal["p50", "p90", "p95", "p99", "mean", "max"]
 Op = Literal["<=", "<", ">=", ">"]
 
 LATENCIES: tuple[str, ...] = get_args(Latency)
+PER_REQUEST = ("ttft_ms", "tpot_ms", "e2e_ms")
+"""Latencies that a single request has: goodput is of those that keep all limits on them."""
 RATES: tuple[str, ...] = get_args(Rate)
 STATS: tuple[str, ...] = get_args(Stat)
 LEAST_VALUES: Mapping[str, int] = {"p50": 2, "p90": 10, "p95": 20, "p99": 100}

@@ -4,9 +4,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from tuner.definitions.levels import level_words
+from tuner.definitions.slo import Slo
 from tuner.frozen import Frozen
+from tuner.measuring.goodput import goodput_rps
 from tuner.measuring.machine import MachineUse
 from tuner.measuring.observed import Doubt, Observed
+from tuner.measuring.open_load import OpenLoad, open_load
 from tuner.measuring.replicas import Replicas
 from tuner.measuring.timing import RequestTiming as RequestTiming
 
@@ -74,6 +77,8 @@ class RungMeasurement(Frozen):
     e2e_ms: Distribution | None
     engine_load: EngineLoad | None = None
     instrument_lag_ms: Distribution | None = None
+    goodput_rps: float | None = None
+    open_load: OpenLoad | None = None
     streams: int | None = None
     factor: float = 1.0
     observed: Observed | None = None
@@ -112,6 +117,8 @@ def measure(
     gpus: int,
     load_samples: Sequence[tuple[float, float, float]] = (),
     lags_s: Sequence[float] = (),
+    unsent_s: Sequence[float] = (),
+    slos: Sequence[Slo] = (),
     replicas: Replicas = ALONE,
 ) -> RungMeasurement:
     """The numbers of a steady window [start_s, end_s], all units on the load's clock.
@@ -136,7 +143,9 @@ def measure(
     * E2E: end - sending, of requests that finished in the window.
     * `tok_s_per_user`: tokens after the first event ÷ time spent on them, over all streams inside
       the window; it needs no request to finish.
-    * `goodput_rps`, `open_load`: see `goodput` and `open_load`.
+    * `goodput_rps`: see `goodput`; of the limits in `slos`, None where none is on a latency that
+      single requests have. `open_load`: see there, as the played servers saw it; None for a closed
+      loop.
     * `requests_failed`: those with an error that were sent or ended inside the window; all of
       them where the load ended before its window began.
     * Throughputs count times `replicas.factor(concurrency)`; `gpus` are the whole host's.
@@ -146,6 +155,7 @@ def measure(
     view = _Window(start_s, end_s, timings)
     failed = list(view.failed())
     factor = replicas.factor(concurrency)
+    goodput = goodput_rps(list(view.finished()), slos, view.length_s)
     output_tok_s = factor * view.per_s(map(view.output_tokens, timings))
     input_tok_s = factor * view.per_s(map(view.input_tokens, timings))
     return RungMeasurement(
@@ -166,6 +176,8 @@ def measure(
         e2e_ms=_distribution(view.latencies_s()),
         engine_load=_engine_load([s for s in load_samples if view.holds(s[0])]),
         instrument_lag_ms=_distribution(lags_s),
+        goodput_rps=None if goodput is None else factor * goodput,
+        open_load=open_load(timings, start_s=start_s, end_s=end_s, unsent_s=unsent_s),
         streams=None if concurrency is None else replicas.streams(concurrency),
         factor=factor,
     )

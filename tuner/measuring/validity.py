@@ -24,6 +24,7 @@ from tuner.measuring.client_rules import (
 from tuner.measuring.machine_rules import memory, shared, throttled
 from tuner.measuring.measurement import RungMeasurement
 from tuner.measuring.observed import Doubt, Observed
+from tuner.measuring.open_rules import keeps_up, offered, sent_late
 from tuner.measuring.window_rules import drift, errors, output, percentiles, requests, warm_up
 
 Rule = Callable[[RungMeasurement, Observed, Sequence[Slo]], list[Doubt]]
@@ -38,6 +39,9 @@ RULES: tuple[Rule, ...] = (
     client_wait,
     together,
     reached,
+    offered,
+    sent_late,
+    keeps_up,
     warm_up,
     drift,
     throttled,
@@ -51,6 +55,9 @@ TRIAL_RULES: tuple[Rule, ...] = (
     starved,
     together,
     reached,
+    offered,
+    sent_late,
+    keeps_up,
     warm_up,
     drift,
     throttled,

@@ -49,6 +49,7 @@ class TrialOrder(Frozen):
     objective: Objective
     lengths: tuple[tuple[int, int], ...]
     texts: tuple[str, ...] = Field(default=(), repr=False)
+    offsets_s: tuple[float, ...] = Field(default=(), repr=False)
     workload: Workload | None = None
     prune: bool = False
     reference: dict[Level, float] = {}

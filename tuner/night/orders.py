@@ -44,6 +44,7 @@ def order(
         objective=study.objective,
         lengths=study.lengths,
         texts=() if study.trace is None else study.trace.texts,
+        offsets_s=(study.trace and study.trace.offsets_s) or (),
         workload=workload_of(study),
         prune=job.kind == "search",
         reference=base,

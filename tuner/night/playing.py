@@ -6,7 +6,6 @@ from tuner.definitions.models import Rung
 from tuner.definitions.slo import Slo
 from tuner.load import Played, RungPlan, Target, play
 from tuner.measuring.measurement import RequestTiming, RungMeasurement, measure
-from tuner.measuring.observing import observe
 from tuner.measuring.validity import trial_doubts
 from tuner.night.course import Course, Serving, TrialOrder
 from tuner.night.rescoring import continuing
@@ -22,6 +21,7 @@ def plan_of(order: TrialOrder, index: int) -> RungPlan:
         lengths=order.lengths,
         prompt_seed=objective.seeds.prompts,
         texts=order.texts,
+        offsets_s=order.offsets_s,
         replicas=order.replicas,
     )
 
@@ -59,22 +59,7 @@ def judged(
 ) -> RungMeasurement:
     """The numbers of a rung, and what speaks against them."""
     engine = serving.engine
-    seen = observe(
-        played.timings,
-        start_s=played.start_s,
-        end_s=played.end_s,
-        forgiven_s=engine.turnaround_s * engine.time_scale,
-        cpu_share=played.cpu_share,
-        wait_share=played.wait_share,
-    ).model_copy(
-        update={
-            "processes": played.processes,
-            "stamped": played.stamped,
-            "warmup_s": played.warmup_s,
-            "stable": played.stable,
-            "ended": played.ended,
-        }
-    )
+    seen = played.observed(engine.turnaround_s * engine.time_scale)
     measured = measured_by(order, rung, played)
     measured = measured.model_copy(
         update={"flush": course.flush, "observed": seen, **beside(course.seen, measured)}
@@ -94,6 +79,8 @@ def measured_by(order: TrialOrder, rung: Rung, played: Played) -> RungMeasuremen
         gpus=order.host_gpus or order.gpus,
         load_samples=played.load_samples,
         lags_s=played.lags_s,
+        unsent_s=played.unsent_s,
+        slos=[Slo.parse(text) for text in order.objective.slos_at(rung)],
         replicas=order.replicas,
     )
 
