@@ -1,6 +1,7 @@
 """What servers answer to a scoring: right, short, of another form."""
 
 import math
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ def test_a_likelihood_that_json_cannot_write_is_none():
     [None, [], "text", [None], [{"2": {"logprob": -0.3}}], [{"1": {"logprob": "x"}}], [[1]]],
 )
 def test_any_other_form_is_an_error_of_the_protocol(rows):
-    with pytest.raises(HttpProtocolError, match="prompt_logprobs|a score"):
+    with pytest.raises(HttpProtocolError, match=r"prompt_logprobs|a score"):
         named_scores(rows, [1])
 
 
@@ -56,6 +57,7 @@ def test_any_other_list_is_an_error_of_the_protocol(said, likeliest):
 
 def test_only_a_list_of_numbers_is_one_of_token_ids():
     assert token_ids([1, 2], "x") == [1, 2]
-    for value in (None, "text", ["a"], {"ids": []}):
+    values: list[Any] = [None, "text", ["a"], {"ids": []}]
+    for value in values:
         with pytest.raises(HttpProtocolError, match="expected a list of token ids"):
             token_ids(value, "x")

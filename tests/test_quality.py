@@ -38,6 +38,8 @@ def request(text=PROSE, *, tokens=32, requested=32, done_s=1.0, error=None):
         ("!" * 32, "repeated"),
         ("nan " * 64, "repeated"),
         ("the cat sat " * 20, "repeated"),
+        (PROSE + "!" * len(PROSE), "repeated"),
+        (f"{PROSE} {PROSE[:80]}", None),
     ],
 )
 def test_each_fault_is_seen_and_prose_is_not_one(text, fault):
@@ -69,11 +71,18 @@ def test_a_candidate_that_repeats_itself_is_wrong_and_both_shares_are_named():
     assert found == "output is repeated in 100% of the requests, in the baseline's 0%"
 
 
+def test_a_smaller_share_is_wrong_where_chance_would_hardly_make_it():
+    assert wrong_output(OutputQuality(requests=100, empty=15), OutputQuality(requests=300))
+    assert wrong_output(OutputQuality(requests=1000, short=100), OutputQuality(requests=500))
+
+
 @pytest.mark.parametrize(
     ("found", "baseline"),
     [
         (OutputQuality(requests=2, repeated=2), HONEST),
-        (OutputQuality(requests=100, repeated=15), HONEST),
+        (OutputQuality(requests=100, repeated=6), HONEST),
+        (OutputQuality(requests=100, repeated=94), OutputQuality(requests=100, repeated=80)),
+        (OutputQuality(requests=10_000, repeated=400), OutputQuality(requests=10_000)),
         (OutputQuality(requests=100, repeated=90), OutputQuality(requests=100, repeated=80)),
         (OutputQuality(requests=10, repeated=10), OutputQuality()),
         (OutputQuality(), HONEST),

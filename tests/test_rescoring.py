@@ -1,32 +1,21 @@
 """Passages continued under load, and scored by the baseline: honest launches and wrong ones."""
 
 import asyncio
-import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.rehearsed import READY, TABLE, launched
 from tests.samples import record
-from tuner import engines
-from tuner.definitions.models import EngineDefinition, Objective
+from tests.spoken import order_of, spoken, unscored
+from tuner.definitions.models import EngineDefinition
 from tuner.engines.base import LaunchSpec
-from tuner.http.client import Http
-from tuner.load import Target, play
 from tuner.measuring.fidelity import Continuation
 from tuner.measuring.passages import OUTPUT_TOKENS, TEXTS, unwritten
-from tuner.night.course import Course, TrialOrder
-from tuner.night.playing import plan_of
-from tuner.night.rescoring import continuing, rescore
 from tuner.records import TrialRecord
 from tuner.verdicts.outputs import Outputs
 
-OBJECTIVE = Objective.model_validate_json(
-    '{"ladder": [{"concurrency": 1}, {"concurrency": 4}, {"concurrency": 16}],'
-    ' "input_tokens": 16, "output_tokens": 32, "warmup_s": 5, "window_s": 10}'
-)
 HONEST_LAUNCHES = 48
 BATCHES = (2, 5, 16, 64)
 
@@ -40,54 +29,24 @@ class Launches:
 
     def launch(self, kind: str, *argv: str, levels: tuple[int, ...] = (0, 2), **surface: Any):
         """One launch; one of the baseline scores all that was said since the last."""
-        scored = {number for r in self.records for number in r.rescored}
-        new = {r.number: r.continuations for r in self.records if r.continuations}
-        order = self._order({n: c for n, c in new.items() if n not in scored and kind != "other"})
         entries = {"time_scale": 400, "table": TABLE, **surface}
         with launched(self._folder, *argv, **entries) as engine:
             engine.wait_for(READY)
-            course = asyncio.run(self._course(order, engine.port, levels))
-        key = "base" if kind == "baseline" else "other"
+            definition = EngineDefinition(name="rehearsal", surface="surface.yaml")
+            launch = LaunchSpec(engine=definition, model="m", folder=self._folder)
+            new = unscored(self.records) if kind == "baseline" else {}
+            course = asyncio.run(spoken(order_of(launch, new), engine.port, levels))
         self.records.append(
             record(
                 len(self.records),
                 "baseline" if kind == "baseline" else "search",
-                key=key,
+                key="base" if kind == "baseline" else "other",
                 continuations=course.continuations,
                 rescored=course.rescored,
                 not_compared=course.not_compared,
             )
         )
         return self.records[-1]
-
-    def _order(self, to_rescore: dict[int, list[Continuation]]) -> TrialOrder:
-        engine = EngineDefinition(name="rehearsal", surface="surface.yaml")
-        document = {"time_scale": 400, "table": TABLE}
-        (self._folder / "surface.yaml").write_text(json.dumps(document))
-        return TrialOrder(
-            number=len(self.records),
-            kind="search",
-            key="k",
-            values={},
-            launch=LaunchSpec(engine=engine, model="m", folder=self._folder),
-            gpus=1,
-            objective=OBJECTIVE,
-            lengths=((16, 32),),
-            to_rescore=to_rescore,
-        )
-
-    async def _course(self, order: TrialOrder, port: int, levels: tuple[int, ...]) -> Course:
-        engine, course = engines.create(order.launch), Course()
-        async with Http(f"http://127.0.0.1:{port}") as http:
-            serving: Any = SimpleNamespace(engine=engine, https=(http,))
-            await rescore(order, serving, course)
-            for index in levels:
-                target = Target(
-                    base_url=http.base_url, api=engine.api, model="m", time_scale=engine.time_scale
-                )
-                asked = continuing(order, serving, course, index)
-                await play(target, plan_of(order, index), afterwards=asked)
-        return course
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """Is the output still the baseline's? What the load itself shows: empty, repeated, cut short.
 
 A first gate only: it catches servers that answer fast with nothing in it. Output that is fluent and
-wrong passes it. Shares are held against the baseline's own, since a small or random model repeats
-itself however it is served. Pure.
+wrong passes it, and is caught by its distance (`fidelity`). Shares are held against the baseline's
+own, since a small or random model repeats itself however it is served. Pure.
 """
 
 import zlib
@@ -16,9 +16,15 @@ LEAST_TOKENS = 16
 REPEATED_RATIO = 0.2
 """Text that deflates to less than this share of its length says one thing over and over: prose
 deflates to about half, a sentence told twenty times to about a tenth."""
+TAILS = 2
+"""The last half of an answer is looked at alone: a decode that breaks down begins well."""
 LEAST_REQUESTS = 3
 LEAST_EXCESS = 0.2
 """So many faulty requests, and so much more than the baseline's share, are no accident."""
+LEAST_SURE_EXCESS = 0.05
+CHANCE = 1e-4
+"""Nor is less of an excess where requests of which none is worse than the baseline's would show it
+so rarely."""
 
 
 class OutputQuality(Frozen):
@@ -60,7 +66,13 @@ def _judge(timing: RequestTiming) -> OutputQuality:
 
 
 def _repeats(text: str) -> bool:
+    """Whether a text, or its last half, says one thing over and over."""
     content = text.encode()
+    half = len(content) // TAILS
+    return _deflates(content) or (half >= LEAST_TOKENS and _deflates(content[-half:]))
+
+
+def _deflates(content: bytes) -> bool:
     # deflate has some 11 bytes of its own, which would let short texts pass
     return len(content) > 0 and len(zlib.compress(content)) - 11 < REPEATED_RATIO * len(content)
 
@@ -70,8 +82,20 @@ def wrong_output(found: OutputQuality, baseline: OutputQuality) -> str | None:
     if not found.requests or not baseline.requests:
         return None
     for fault in ("empty", "repeated", "short"):
-        faulty = getattr(found, fault)
-        share, base = faulty / found.requests, getattr(baseline, fault) / baseline.requests
-        if faulty >= LEAST_REQUESTS and share - base > LEAST_EXCESS:
+        faulty, usual = getattr(found, fault), getattr(baseline, fault)
+        share, base = faulty / found.requests, usual / baseline.requests
+        if faulty >= LEAST_REQUESTS and _no_accident(found, faulty, baseline, usual):
             return f"output is {fault} in {share:.0%} of the requests, in the baseline's {base:.0%}"
     return None
+
+
+def _no_accident(found: OutputQuality, faulty: int, baseline: OutputQuality, usual: int) -> bool:
+    """By the size of the excess, or by Fisher's exact test, one-sided, where it is smaller."""
+    excess = faulty / found.requests - usual / baseline.requests
+    if excess <= LEAST_SURE_EXCESS or excess > LEAST_EXCESS:
+        return excess > LEAST_EXCESS
+    from scipy.stats import hypergeom  # here: slow to import, and seldom needed
+
+    everyone = found.requests + baseline.requests
+    chance = hypergeom.sf(faulty - 1, everyone, faulty + usual, found.requests)
+    return bool(chance < CHANCE)
