@@ -69,7 +69,7 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._wire: Wire
         self._parser: httptools.HttpResponseParser
-        self._feed: Callable[[bytes], None]
+        self._feed: Callable[[bytes | memoryview], None]
         self._chunks: list[tuple[float, bytes]] = []
         self._finished: asyncio.Future[None]
         self._changed: asyncio.Future[None] | None = None
@@ -182,7 +182,7 @@ class Connection:
 
     # What the wire calls.
 
-    def heard_bytes(self, data: bytes, at_s: float, lag_s: float | None) -> None:
+    def heard_bytes(self, data: bytes | memoryview, at_s: float, lag_s: float | None) -> None:
         """Find the pieces of the body in what arrived at that time."""
         raw = self._raw
         if raw is None:
@@ -196,7 +196,7 @@ class Connection:
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as exc:
             self._fail(
                 HttpProtocolError(
-                    f"{self.where}: expected an HTTP answer, found {data[:60]!r} ({exc})"
+                    f"{self.where}: expected an HTTP answer, found {bytes(data[:60])!r} ({exc})"
                 )
             )
             return

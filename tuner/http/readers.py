@@ -11,11 +11,15 @@ from collections.abc import Callable
 from time import perf_counter
 from weakref import WeakKeyDictionary
 
+READ_BYTES = 1 << 16
+"""As much is read at once; where it was so much, there may be more."""
 REST_S = 0.001
 """How long sockets are left alone. The end of an answer is seen that much later at the most, and
 with it the time for the next request: that is what a rest costs."""
 RESTFUL_EVENTS_S = 4000.0
 """Reads a second from which on rests are taken: with fewer of them a rest spares too little."""
+_NEWS = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
+"""Each arrival is told once: told until it is read, the kernel looks twice at every socket."""
 _COUNTED_S = 0.02
 """How long reads are counted before it is judged how fast they come."""
 
@@ -26,7 +30,7 @@ class Readers:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._epoll = select.epoll()
-        self._readable: dict[int, Callable[[], None]] = {}
+        self._readable: dict[int, Callable[[], int]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._resting = False
         self._reads = 0
@@ -41,10 +45,14 @@ class Readers:
             readers = _READERS[loop] = cls(loop)
         return readers
 
-    def add(self, descriptor: int, readable: Callable[[], None]) -> None:
-        """Call back whenever there is something to read, an end or an error included."""
+    def add(self, descriptor: int, readable: Callable[[], int]) -> None:
+        """Call back whenever there is something new to read, an end or an error included.
+
+        What is called back reads at most `READ_BYTES` and returns how many it read, 0 where there
+        was nothing or the socket was let go of.
+        """
         self._readable[descriptor] = readable
-        self._epoll.register(descriptor, select.EPOLLIN)
+        self._epoll.register(descriptor, _NEWS)
 
     def remove(self, descriptor: int) -> None:
         """Call back no more."""
@@ -56,10 +64,13 @@ class Readers:
 
     def _look(self) -> None:
         found = self._epoll.poll(0)
-        for descriptor, _ in found:
+        for descriptor, what in found:
             readable = self._readable.get(descriptor)
-            if readable is not None:  # else an earlier one of this look let go of it
-                readable()
+            if readable is None:  # an earlier one of this look let go of it
+                continue
+            size = readable()
+            while size == READ_BYTES or (size and what != select.EPOLLIN):
+                size = readable()
         self._reads += len(found)
         self._judge()
 

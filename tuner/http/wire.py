@@ -13,19 +13,22 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import perf_counter, time_ns
 
-from tuner.http.readers import Readers
+from tuner.http.readers import READ_BYTES, Readers
 
 _SO_TIMESTAMPNS = 35  # asm-generic/socket.h; the socket module does not name it
 _TIMESPEC = struct.Struct("@ll")
 _unpacked = _TIMESPEC.unpack
 _ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
-_READ_BYTES = 1 << 16
+_BUFFER = bytearray(READ_BYTES)
+_INTO = (_BUFFER,)
+_VIEW = memoryview(_BUFFER)
 _LONGEST_LAG_NS = 60_000_000_000
 """More than this is a clock that was set, not a client that was late."""
 
-Heard = Callable[[bytes, float, float | None], None]
-"""Is given the bytes, when the kernel had them (seconds of `perf_counter`), and how much later
-they were read, in seconds; None where the kernel did not say."""
+Heard = Callable[[memoryview, float, float | None], None]
+"""Is given the bytes, which are overwritten by the next read of any wire; when the kernel had them
+(seconds of `perf_counter`); and how much later they were read, in seconds, None where the kernel
+did not say."""
 Lost = Callable[[OSError | None], None]
 """Is told once that the other side closed (None) or that the connection broke."""
 
@@ -39,7 +42,7 @@ class Wire:
         self._heard = heard
         self._lost = lost
         self._unsent = b""
-        self._recvmsg = sock.recvmsg
+        self._recvmsg_into = sock.recvmsg_into
         self._readers = Readers.of(self._loop)
         self._readers.add(sock.fileno(), self._readable)
 
@@ -83,23 +86,25 @@ class Wire:
                 self._loop.remove_writer(self._sock)
             self._sock.close()
 
-    def _readable(self) -> None:
+    def _readable(self) -> int:
         try:
-            data, ancillary, _, _ = self._recvmsg(_READ_BYTES, _ANCILLARY_BYTES)
+            size, ancillary, _, _ = self._recvmsg_into(_INTO, _ANCILLARY_BYTES)
         except (BlockingIOError, InterruptedError):
-            return
+            return 0
         except OSError as exc:
             self._break(exc)
-            return
-        now_s, now_ns = (
-            perf_counter(),
-            time_ns(),
-        )  # one instant: what comes between is taken for lag
-        if not data:
+            return 0
+        now_s, now_ns = perf_counter(), time_ns()  # one instant: a gap would be taken for lag
+        if not size:
             self._break(None)
-            return
-        lag_s = lag_of(ancillary, now_ns)
-        self._heard(data, now_s if lag_s is None else now_s - lag_s, lag_s)
+            return 0
+        for _, kind, payload in ancillary:
+            if kind == _SO_TIMESTAMPNS:
+                lag_s = lag_of(payload, now_ns)
+                self._heard(_VIEW[:size], now_s if lag_s is None else now_s - lag_s, lag_s)
+                return size
+        self._heard(_VIEW[:size], now_s, None)
+        return size
 
     def _writable(self) -> None:
         data, self._unsent = self._unsent, b""
@@ -128,14 +133,11 @@ async def _connected(
     return sock
 
 
-def lag_of(ancillary: list[tuple[int, int, bytes]], now_ns: int) -> float | None:
-    """How long ago, in seconds, the kernel had what was read; None where it did not say.
+def lag_of(stamp: bytes, now_ns: int) -> float | None:
+    """How long before `now_ns` a stamp of the kernel is, in seconds; None where a clock was set.
 
-    Its stamp is of the clock of wall time, as `now_ns` must be.
+    Both are of the clock of wall time.
     """
-    for _, kind, payload in ancillary:
-        if kind == _SO_TIMESTAMPNS:  # nothing else was asked for
-            seconds, nanoseconds = _unpacked(payload)
-            lag_ns = now_ns - seconds * 1_000_000_000 - nanoseconds
-            return lag_ns / 1e9 if 0 <= lag_ns < _LONGEST_LAG_NS else None
-    return None
+    seconds, nanoseconds = _unpacked(stamp)
+    lag_ns: int = now_ns - seconds * 1_000_000_000 - nanoseconds
+    return lag_ns / 1e9 if 0 <= lag_ns < _LONGEST_LAG_NS else None
