@@ -8,17 +8,18 @@ import pytest
 import yaml
 
 from tests.rehearsed import launched, serving
+from tuner.definitions.models import Value
 from tuner.failures.classifier import Failure, classify
 
 SURFACE: dict[str, Any] = yaml.safe_load(
     Path(__file__).parent.parent.joinpath("studies/quickstart/surface.yaml").read_text()
 )
-BASE = {"tp-size": 8, "moe-runner-backend": "flashinfer_cutlass"}
-EP8 = {**BASE, "ep-size": 8, "moe-a2a-backend": "flashinfer"}
+BASE: dict[str, Value] = {"tp-size": 8, "moe-runner-backend": "flashinfer_cutlass"}
+EP8: dict[str, Value] = {**BASE, "ep-size": 8, "moe-a2a-backend": "flashinfer"}
 AUTOTUNER = "[Autotuner]: Skipping tactic"
 
 
-def words(flags: dict[str, Any]) -> list[str]:
+def words(flags: dict[str, Value]) -> list[str]:
     return [w for name, value in flags.items() for w in (f"--{name}", str(value))]
 
 
@@ -26,7 +27,7 @@ def surface() -> dict[str, Any]:
     return {**SURFACE, "time_scale": 100}
 
 
-def explained(log: str, exit_code: int | None, flags: dict[str, Any]) -> Failure | None:
+def explained(log: str, exit_code: int | None, flags: dict[str, Value]) -> Failure | None:
     return classify(log, engine="rehearsal", exit_code=exit_code, flags=flags, nearest=BASE)
 
 
