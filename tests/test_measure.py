@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import ROOT, TUNER
 from tests.rehearsed import serving
 from tuner import cli
-from tuner.measuring import validity
+from tuner.measuring import client_rules, window_rules
 from tuner.views.words import PER_USER
 
 OBJECTIVE = """\
@@ -49,10 +49,10 @@ def objective(tmp_path):
 @pytest.fixture
 def patient(monkeypatch):
     """Limits that a machine with other work keeps: what is tested is not the machine."""
-    for name, limit in {"LATE_SHARE": 9, "CPU_SHARE": 9, "BUSY_SHARE": 9, "WAIT_SHARE": 9}.items():
-        monkeypatch.setattr(validity, name, limit)
-    monkeypatch.setattr(validity, "DRIFT_SHARE", 9)
-    monkeypatch.setattr(validity, "REACHED_SHARE", 0)
+    for name in ("LATE_SHARE", "CPU_SHARE", "BUSY_SHARE", "WAIT_SHARE", "HINDERED_SHARE"):
+        monkeypatch.setattr(client_rules, name, 9)
+    monkeypatch.setattr(client_rules, "REACHED_SHARE", 0)
+    monkeypatch.setattr(window_rules, "DRIFT_SHARE", 9)
 
 
 @pytest.fixture
@@ -125,8 +125,9 @@ def test_no_prompt_of_one_measurement_is_asked_again_in_the_next(truth, objectiv
 
 
 def test_an_slo_that_the_window_cannot_show_makes_it_invalid(truth, objective, typed, patient):
-    objective.write_text(OBJECTIVE + "slos: [ttft_ms p99 <= 1]\n")
-    code, out, _ = typed(f"{truth}/ttft_ms=5", "--objective", objective)
+    """Though it is prolonged to four times what was asked for."""
+    objective.write_text(OBJECTIVE + "slos: [ttft_ms p99 <= 1000]\n")
+    code, out, _ = typed(f"{truth}/ttft_ms=200", "--objective", objective)
     assert code == 5
     *_, invalid, first, second = out.splitlines()
     assert invalid == "INVALID"
@@ -135,7 +136,7 @@ def test_an_slo_that_the_window_cannot_show_makes_it_invalid(truth, objective, t
         " values, an SLO on it needs 100. Raise window_s in the objective, or set the SLO on a "
         "lower percentile."
     )
-    assert "\nbreaks ttft_ms p99 <= 1 at 4: found " in out
+    assert "breaks" not in out
 
 
 @pytest.mark.parametrize("fault", ["503", "reset"])
@@ -148,7 +149,7 @@ def test_a_server_that_fails_under_load_is_measured_invalid(
     found = json.loads(out)
     assert (code, found["valid"]) == (5, False)
     assert " requests failed (100.0%, at most 1% may), the first with: " in found["reasons"][0]
-    assert found["not_played"] == [4]
+    assert found["not_played"] == ["4"]
     assert found["reasons"][-1] == "nobody answers: 4 of the ladder not measured"
 
 

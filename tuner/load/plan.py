@@ -10,6 +10,8 @@ from tuner.load.arrivals import Arrivals
 from tuner.load.pace import Ended
 from tuner.load.prompts import WordRate
 from tuner.measuring.measurement import ALONE, RequestTiming
+from tuner.measuring.observed import Observed
+from tuner.measuring.observing import observe
 from tuner.measuring.replicas import Replicas
 
 
@@ -121,8 +123,8 @@ class Played:
     read what came to the window's requests, in real seconds; `stamped` says whether the kernel told
     at all. `cpu_share` and `wait_share` are of one core, of the busiest of `processes` over the
     window, None where unknown. `real_s` is the window by `time.perf_counter`, whatever the load's
-    clock. The window opened after `warmup_s`, `stable` where throughput had no
-    trend any more, and `ended` when its time was up or throughput was known tightly enough.
+    clock. The window opened after `warmup_s`, `stable` where throughput no longer rose, and `ended`
+    when its time was up or throughput was known tightly enough.
     `unsent_s` is when requests of an open loop were due that could not be sent.
     """
 
@@ -140,3 +142,24 @@ class Played:
     ended: Ended = "time"
     real_s: tuple[float, float] = (0.0, 0.0)
     unsent_s: tuple[float, ...] = ()
+
+    def observed(self, forgiven_s: float = 0.0) -> Observed:
+        """What the client saw of itself; of a server that does not notice when a stream asks again
+        so late (on the load's clock)."""
+        seen = observe(
+            self.timings,
+            start_s=self.start_s,
+            end_s=self.end_s,
+            cpu_share=self.cpu_share,
+            wait_share=self.wait_share,
+            forgiven_s=forgiven_s,
+        )
+        return seen.model_copy(
+            update={
+                "processes": self.processes,
+                "stamped": self.stamped,
+                "warmup_s": self.warmup_s,
+                "stable": self.stable,
+                "ended": self.ended,
+            }
+        )

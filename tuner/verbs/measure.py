@@ -22,7 +22,6 @@ from tuner.http.client import Http
 from tuner.load import Api, Played, RungPlan, play, run
 from tuner.measuring.measurement import RungMeasurement, measure
 from tuner.measuring.observed import Doubt, Observed
-from tuner.measuring.observing import observe
 from tuner.measuring.validity import doubts
 from tuner.verbs.explain import EngineName
 from tuner.verbs.servers import Found, find, key_of
@@ -38,7 +37,6 @@ DEFAULT = Objective(
 """What is played where no objective is given: three quarters of a minute."""
 
 _SPARE_DESCRIPTORS = 64
-_SCHEDSTAT = Path("/proc/thread-self/schedstat")
 
 
 class MeasuredRung(Frozen):
@@ -207,12 +205,14 @@ async def _play(course: _Course, http: Http, index: int, listener: Listener) -> 
         lengths=course.lengths,
         prompt_seed=course.prompt_seed,
         texts=() if course.trace is None else course.trace.texts,
+        offsets_s=(course.trace and course.trace.offsets_s) or (),
     )
     played = await play(course.server.target, plan, probe=watch.look)
-    return _judged(course, objective.ladder[index], played, watch)
+    return _judged(course, objective.ladder[index], played)
 
 
-def _judged(course: _Course, rung: Rung, played: Played, watch: "_Watch") -> MeasuredRung:
+def _judged(course: _Course, rung: Rung, played: Played) -> MeasuredRung:
+    slos = [Slo.parse(text) for text in course.objective.slos_at(rung)]
     measured = measure(
         played.timings,
         concurrency=rung.concurrency,
@@ -222,16 +222,10 @@ def _judged(course: _Course, rung: Rung, played: Played, watch: "_Watch") -> Mea
         gpus=course.gpus,
         load_samples=played.load_samples,
         lags_s=played.lags_s,
+        unsent_s=played.unsent_s,
+        slos=slos,
     )
-    cpu_share, wait_share = watch.shares()
-    seen = observe(
-        played.timings,
-        start_s=played.start_s,
-        end_s=played.end_s,
-        cpu_share=cpu_share,
-        wait_share=wait_share,
-    )
-    slos = [Slo.parse(text) for text in (*course.objective.slos, *rung.slos)]
+    seen = played.observed()
     only_this = course.objective.model_copy(update={"ladder": [rung]})
     return MeasuredRung(
         measurement=measured,
@@ -242,7 +236,7 @@ def _judged(course: _Course, rung: Rung, played: Played, watch: "_Watch") -> Mea
 
 
 class _Watch:
-    """Looks a few times a second while a window is open: at the engine, and at this thread."""
+    """Looks a few times a second while a window is open: at the engine, for whoever listens."""
 
     def __init__(
         self, server: Found, http: Http, window_s: float, rung: int, listener: Listener
@@ -252,28 +246,15 @@ class _Watch:
         self._window_s = window_s
         self._rung = rung
         self._listener = listener
-        self._uses: list[tuple[float, float, float | None]] = []
+        self._begun_s: float | None = None
 
     async def look(self) -> tuple[float, float] | None:
-        """Running and queued requests, where the engine says; this thread's own use on the way."""
-        self._uses.append((time.perf_counter(), time.thread_time(), _waited_s()))
+        """Running and queued requests, where the engine says."""
+        self._begun_s = self._begun_s or time.perf_counter()
         load = await self._load()
-        left_s = self._window_s - (time.perf_counter() - self._uses[0][0])
+        left_s = self._window_s - (time.perf_counter() - self._begun_s)
         self._listener.window(self._rung, max(left_s, 0.0), load)
         return load
-
-    def shares(self) -> tuple[float | None, float | None]:
-        """Of the time between the first and the last look: on a core, and waiting for one."""
-        if len(self._uses) < 2:
-            return None, None
-        (began_s, cpu_s, waited_s), (ended_s, cpu_after_s, waited_after_s) = (
-            self._uses[0],
-            self._uses[-1],
-        )
-        took_s = ended_s - began_s
-        known = waited_s is not None and waited_after_s is not None
-        wait = (waited_after_s or 0.0) - (waited_s or 0.0)
-        return (cpu_after_s - cpu_s) / took_s, wait / took_s if known else None
 
     async def _load(self) -> tuple[float, float] | None:
         if self._engine is not None:
@@ -282,14 +263,6 @@ class _Watch:
                 if load is not None:
                     return load
             self._engine = None  # it has no metrics: asking again would only disturb it
-        return None
-
-
-def _waited_s() -> float | None:
-    """How long this thread was ready to run without a core, since it began."""
-    try:
-        return int(_SCHEDSTAT.read_text().split()[1]) / 1e9
-    except (OSError, ValueError, IndexError):
         return None
 
 
