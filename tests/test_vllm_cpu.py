@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,6 +103,9 @@ def test_what_ran_was_measured_and_read_back(study):
     assert [rung.concurrency for rung in record.rungs] == [1, 8]
     assert all(rung.output_tok_s > 0 and rung.requests_failed == 0 for rung in record.rungs)
     assert record.effective["max-num-seqs"] == 2
+    assert [rung.flush for rung in record.rungs] == ["done", "done"]
+    assert record.workload is not None
+    assert record.workload.api == "completions"
     assert record.facts.kv_tokens
     assert record.facts.version
 
@@ -126,10 +130,38 @@ def test_the_exported_command_starts_a_server_that_answers(study, tmp_path):
         )
         try:
             wait_for(lambda: answers(port), 300)
+            measured = chatted(tmp_path, f"http://127.0.0.1:{port}")
         finally:
             os.killpg(server.pid, signal.SIGTERM)
             server.wait(60)
     assert shlex.split(text.splitlines()[-1])
+    assert measured["workload"]["api"] == "chat"
+    (rung,) = (rung["measurement"] for rung in measured["rungs"])
+    assert rung["requests_failed"] == 0
+    assert rung["requests_completed"] > 0
+    # The words of a prompt are counted by the server: near what was asked, template included.
+    per_request = rung["input_tok_s"] / rung["output_tok_s"] * 16
+    assert per_request == pytest.approx(200, rel=0.3)
+
+
+CHAT = """\
+ladder: [{concurrency: 4}]
+api: chat
+input_tokens: 200
+output_tokens: 16
+warmup_s: 1
+window_s: 15
+"""
+
+
+def chatted(folder: Path, url: str) -> dict[str, Any]:
+    """The exported server, measured through its chat; whether a busy machine is believed is not
+    the matter here."""
+    (folder / "chat.yaml").write_text(CHAT)
+    words = ["measure", url, "--objective", str(folder / "chat.yaml"), "--json"]
+    done = subprocess.run([*TUNER, *words], capture_output=True, text=True, check=False)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
 def answers(port: int) -> bool:

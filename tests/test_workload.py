@@ -73,6 +73,19 @@ def test_what_is_asked_is_said_in_words(other, sentences):
     assert said(**other) == sentences
 
 
+@pytest.mark.parametrize(
+    ("prefix", "known"),
+    [
+        ("cold", "prompts never seen before"),
+        ("warm", "the same 1 prompts over and over"),
+        (HALF, "50% of each prompt a start that all have"),
+    ],
+)
+def test_what_the_server_knows_is_said_in_few_words(prefix, known):
+    objective = Objective(ladder=[Rung(concurrency=1)], prefix=prefix)
+    assert workload(objective, ((2, 3),), None, "generate").known == known
+
+
 def test_a_range_has_its_ends_its_middle_and_its_mean():
     assert TokenRange.of([5, 1, 3, 100]) == TokenRange(low=1, median=4, mean=27.2, high=100)
 

@@ -114,7 +114,7 @@ def _about(result: Measured) -> list[str]:
     engine = " ".join(filter(None, (result.engine or "an unnamed engine", result.version)))
     return [
         f"{plain(result.url)}: {plain(engine)}, {plain(result.model) or 'a model'}, {result.api}",
-        f"{result.input_tokens} tokens in, {result.output_tokens} out, prompts never seen before; "
+        f"{result.input_tokens} tokens in, {result.output_tokens} out, {result.workload.known}; "
         f"{result.warmup_s:g} s of warm-up, a window of {result.window_s:g} s",
     ]
 

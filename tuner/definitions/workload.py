@@ -55,6 +55,15 @@ class Workload(Frozen):
     prefix: Prefix
     seeds: Seeds
 
+    @property
+    def known(self) -> str:
+        """What the server knows of the prompts, in few words."""
+        if self.prefix == "cold":
+            return "prompts never seen before"
+        if self.prefix == "warm":
+            return f"the same {self.requests} prompts over and over"
+        return f"{self.prefix.shared:.0%} of each prompt a start that all have"
+
     def sentences(self) -> list[str]:
         """All of it in words, one sentence a line."""
         said = [self._asked(), f"prompts: {self._prompts()}"]
