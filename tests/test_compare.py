@@ -45,8 +45,8 @@ def test_one_launch_each_is_no_verdict_though_other_launches_tell_the_noise(nigh
     assert found.score.effect is not None
     assert found.score.effect.low_percent is not None
     assert found.score.words == "+20.0 %; one launch each: no verdict"
-    assert found.rungs[1].a_tok_s == pytest.approx(80.0)
-    assert found.rungs[1].b_tok_s == pytest.approx(96.0)
+    assert found.rungs[1].a_rate == pytest.approx(80.0)
+    assert found.rungs[1].b_rate == pytest.approx(96.0)
 
 
 def test_the_winner_over_the_baseline_is_faster_with_its_interval(night):

@@ -86,6 +86,18 @@ def test_a_breach_names_the_limit_the_rung_and_what_was_found():
     assert str(breach) == "ttft_ms p99 <= 120 at 1: found 150"
 
 
+def test_goodput_is_scored_by_requests_and_its_limits_refuse_nothing():
+    slos = ["ttft_ms p99 <= 120", "itl_ms p99 <= 1"]
+    limits = objective((1, 10), slos=slos, score="goodput")
+    measured = [rung(1, 10.0, goodput_rps=0.5, ttft_ms=distribution(900.0)),
+                rung(10, 60.0, goodput_rps=3.0)]  # fmt: skip
+    assert [score.throughput(each, limits) for each in measured] == [0.5, 3.0]
+    assert {b.limit for b in score.slo_breaches(measured, limits)} == {"itl_ms p99 <= 1"}
+    assert score.score(measured, {1: 0.25, 10: 3.0}, limits) == pytest.approx(2**0.5)
+    none = score.log_throughputs([rung(1, 10.0, goodput_rps=0.0), rung(10, 60.0)], limits)
+    assert none == {}
+
+
 def test_limits_of_a_rung_hold_for_it_alone():
     ladder = [Rung(concurrency=1, slos=["output_tok_s >= 50"]), Rung(concurrency=10)]
     breaches = score.slo_breaches([rung(1, 10.0), rung(10, 10.0)], objective(ladder))

@@ -72,6 +72,14 @@ def test_chat_has_limits_and_long_contexts_count_what_goes_in():
     assert lengths[0][0] >= 100 * lengths[0][1]
 
 
+def test_an_open_loop_scores_goodput_under_limits_on_single_requests():
+    objective, *_ = load_objective(ROOT / "objectives" / "chat-rate.yaml")
+    assert objective.by_rate
+    assert objective.score == "goodput"
+    assert [objective.limits_at(rung) for rung in objective.ladder] == [[], [], []]
+    assert len(objective.slos_at(objective.ladder[2])) == 3
+
+
 @pytest.mark.parametrize("path", sorted(ROOT.glob("search_spaces/*.yaml")), ids=lambda p: p.stem)
 def test_every_space_loads_and_says_why(path):
     definition = load(path, SpaceDefinition)

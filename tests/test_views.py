@@ -54,7 +54,7 @@ def test_a_night_is_seen_whole(night):
     assert [t.number for t in view.trials] == list(range(11))
     assert view.trials[5].changes == {"chunked-prefill-size": 8192}
     assert view.trials[5].ratios[8] == pytest.approx(1.2, rel=0.01)
-    assert view.trials[5].tok_s == {1: pytest.approx(24.0), 8: pytest.approx(96.0)}
+    assert view.trials[5].rates == {1: pytest.approx(24.0), 8: pytest.approx(96.0)}
     assert view.trials[4].score is None
     assert view.feasible
     assert view.ended == "the budget is used up"

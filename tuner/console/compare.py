@@ -9,7 +9,7 @@ from rich.text import Text
 from tuner.console.terminal import label, one_line, terminal
 from tuner.definitions.models import Value
 from tuner.views.compare import Comparison, Difference, Shown
-from tuner.views.words import LEGEND, SIGN, number, plain, spelt
+from tuner.views.words import LEGEND, SIGN, number, plain, spelt, unit_of
 
 MOST_EFFECTIVE = 20
 """Of the arguments read back that differ, so many are listed; --json has all."""
@@ -43,12 +43,13 @@ def _side(side: Shown, letter: str) -> list[str]:
 
 
 def _rungs(found: Comparison) -> Table:
-    table = Table("at", "A tok/s", "B tok/s", "B over A", box=None, show_edge=False)
+    unit = unit_of(found.scored)
+    table = Table("at", f"A {unit}", f"B {unit}", "B over A", box=None, show_edge=False)
     for row in (*found.rungs, found.score):
         table.add_row(
             row.at,
-            _rate(row.a_tok_s, found.a),
-            _rate(row.b_tok_s, found.b),
+            _rate(row.a_rate, found.a),
+            _rate(row.b_rate, found.b),
             _judged(row),
         )
     return table

@@ -120,11 +120,16 @@ def _about(result: Measured) -> list[str]:
 
 
 def _table(result: Measured) -> Table:
-    table = Table("streams", box=None, show_edge=False)
+    open_loop = any(rung.measurement.open_load is not None for rung in result.rungs)
+    table = Table("rate" if open_loop else "streams", box=None, show_edge=False)
     for rung in result.rungs:
         table.add_column(rung.measurement.said, justify="right", no_wrap=True)
     for name, cell in _ROWS:
         table.add_row(name, *(cell(rung) for rung in result.rungs))
+    for name, cell in _WHERE_KNOWN:
+        cells = [cell(rung) for rung in result.rungs]
+        if any(said != "-" for said in cells):
+            table.add_row(name, *cells)
     return table
 
 
@@ -139,6 +144,16 @@ def _pair(found: Distribution | None) -> str:
 def _load(rung: MeasuredRung) -> str:
     load = rung.measurement.engine_load
     return "-" if load is None else f"{_number(load.running_mean)} / {_number(load.queued_mean)}"
+
+
+def _offered(rung: MeasuredRung) -> str:
+    load = rung.measurement.open_load
+    return "-" if load is None else f"{_number(load.due_rps)} / {_number(load.answered_rps)}"
+
+
+def _late(rung: MeasuredRung) -> str:
+    load = rung.measurement.open_load
+    return "-" if load is None else f"{_number(load.late_ms)} / {_number(load.late_p99_ms)}"
 
 
 def _share(value: float | None) -> str:
@@ -158,4 +173,9 @@ _ROWS: tuple[tuple[str, Callable[[MeasuredRung], str]], ...] = (
     ("errors", lambda rung: str(rung.measurement.requests_failed)),
     ("instrument lag ms p50 / p99", lambda rung: _pair(rung.measurement.instrument_lag_ms)),
     ("client's core", lambda rung: _share(rung.observed.cpu_share)),
+)
+_WHERE_KNOWN: tuple[tuple[str, Callable[[MeasuredRung], str]], ...] = (
+    ("goodput req/s", lambda rung: _number(rung.measurement.goodput_rps)),
+    ("offered / answered req/s", _offered),
+    ("sent late ms mean / p99", _late),
 )

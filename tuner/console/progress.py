@@ -24,7 +24,7 @@ from tuner.records import Records, TrialRecord
 from tuner.verdicts.decision import reference
 from tuner.verdicts.score import score, throughput
 from tuner.views.results import changes, outcome_words, rehearsal
-from tuner.views.words import SIGN, plain, said_changes
+from tuner.views.words import SIGN, plain, said_changes, unit_of
 
 
 def progress(study: LoadedStudy) -> "PlainProgress":
@@ -77,7 +77,11 @@ class PlainProgress:
     def _rung(self, rung: RungMeasurement) -> str:
         if rung.void:
             return "void: " + "; ".join(d.said for d in rung.doubts if d.voids)
-        return f"{throughput(rung, self._study.objective):.4g} tok/s"
+        return f"{throughput(rung, self._study.objective):.4g} {self._unit}"
+
+    @property
+    def _unit(self) -> str:
+        return unit_of(self._study.objective.score)
 
     def ended(self, record: TrialRecord, records: Sequence[TrialRecord]) -> None:
         """Say what came of the launch."""
@@ -177,7 +181,7 @@ class LiveProgress(PlainProgress):
             f"{r.said}: {throughput(r, self._study.objective):.4g}"
             for r in self._rungs.get(number, [])
         ]
-        table.add_row("", "tok/s", "", "  ".join(done) or "-")
+        table.add_row("", self._unit, "", "  ".join(done) or "-")
         return table
 
     def _best(self) -> Text:

@@ -24,6 +24,7 @@ from tuner.views.words import (
     plain,
     ran_words,
     said_changes,
+    unit_of,
     winner_words,
 )
 
@@ -111,7 +112,8 @@ def _arithmetic(plan: Plan) -> str:
     left = "no limit on launches" if plan.launches_left is None else f"{plan.launches_left} left"
     return (
         f"{made}, {left}; {plan.launch_s:.0f} s a launch ({source}), "
-        f"{plan.ladder_s:.0f} s of it load: {_duration(plan.minutes)}."
+        f"{plan.ladder_s:.0f} s of it load: {_duration(plan.minutes)}. Where rungs wait for a "
+        f"server to settle or are measured again, up to {plan.longest_ladder_s:.0f} s of load."
     )
 
 
@@ -144,7 +146,7 @@ def _sections(view: StudyView, width: int) -> list[RenderableType]:
         parts.append(Text(""))
     if not view.trials:
         return [*parts, Text(f"Nothing was launched yet: tuner run {shlex.quote(view.study)}")]
-    parts += [_trials(view.trials, width), Text("")]
+    parts += [_trials(view, width), Text("")]
     parts += [Text(LEGEND)] if any(row.extrapolated for row in view.trials) else []
     parts += [Text(_time(view)), Text(view.noise), Text(view.conclusion.output)]
     return [*parts, Text(f"ended: {view.ended}")] if view.ended else parts
@@ -168,18 +170,19 @@ def _changed(view: StudyView) -> list[Text]:
     return [Text(changed_words(plain(view.changed)), style="bold red")]
 
 
-def _trials(rows: Sequence[TrialRow], width: int) -> Table:
+def _trials(view: StudyView, width: int) -> Table:
     """Rates by rung where there is room for them beside what was changed."""
-    rungs = sorted({level for row in rows for level in row.tok_s})
+    rows, unit = view.trials, unit_of(view.scored)
+    rungs = sorted({level for row in rows for level in row.rates})
     if width < NARROW + 8 * len(rungs):
         rungs = []
     table = Table(box=None, show_edge=False)
-    for name in ("trial", "what", "score", *(f"tok/s\n@{rung:g}" for rung in rungs), "time"):
+    for name in ("trial", "what", "score", *(f"{unit}\n@{rung:g}" for rung in rungs), "time"):
         table.add_column(name, no_wrap=name != "what", vertical="top")
     table.add_column("changes, and what came of them", overflow="fold")
     for row in rows:
         sign = SIGN if row.extrapolated else ""
-        rates = [f"{number(row.tok_s[r])}{sign}" if r in row.tok_s else "" for r in rungs]
+        rates = [f"{number(row.rates[r])}{sign}" if r in row.rates else "" for r in rungs]
         table.add_row(
             str(row.number),
             row.hypothesis or row.kind,
@@ -305,7 +308,11 @@ def _rungs(view: TrialView) -> Table:
         show_edge=False,
     )
     sign = SIGN if view.row.extrapolated else ""
-    for rung in view.record.rungs:
+    rungs = view.record.rungs
+    more = [(head, cell) for head, cell in _WHERE_KNOWN if any(map(cell, rungs))]
+    for head, _ in more:
+        table.add_column(head)
+    for rung in rungs:
         load = rung.engine_load
         latencies = (rung.ttft_ms, rung.tpot_ms)
         table.add_row(
@@ -316,8 +323,21 @@ def _rungs(view: TrialView) -> Table:
             number(load.queued_mean) if load else "-",
             str(rung.requests_completed),
             str(rung.requests_failed),
+            *(cell(rung) for _, cell in more),
         )
     return table
+
+
+def _goodput(rung: RungMeasurement) -> str:
+    return "" if rung.goodput_rps is None else number(rung.goodput_rps)
+
+
+def _answered(rung: RungMeasurement) -> str:
+    load = rung.open_load
+    return "" if load is None else f"{number(load.answered_rps)} / {number(load.due_rps)}"
+
+
+_WHERE_KNOWN = (("goodput req/s", _goodput), ("answered/due req/s", _answered))
 
 
 def _at(rung: RungMeasurement) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from tuner.definitions.levels import level_words
+from tuner.definitions.slo import of_single_requests
 from tuner.flags.names import Value as Value
 from tuner.flags.names import canonical
 from tuner.frozen import Frozen
@@ -229,7 +230,7 @@ class Objective(Frozen):
     trace: str | None = Field(default=None, min_length=1)
     prefix: Prefix = "cold"
     arrivals: Literal["poisson", "constant", "trace"] = "poisson"
-    score: Literal["output", "total", "input"] = "output"
+    score: Literal["output", "total", "input", "goodput"] = "output"
     slos: list[str] = []
     warmup_s: float = Field(default=5.0, ge=0)
     window_s: float = Field(default=30.0, gt=0)
@@ -248,8 +249,14 @@ class Objective(Frozen):
         return self.decision.differing == "admit"
 
     def slos_at(self, rung: Rung) -> list[str]:
-        """The limits that hold at a rung: everybody's and its own."""
+        """What is said of a rung: everybody's limits and its own."""
         return [*self.slos, *rung.slos]
+
+    def limits_at(self, rung: Rung) -> list[str]:
+        """Those that a configuration must keep there. Where goodput is scored, limits on latencies
+        of single requests say which of them count, and refuse nothing."""
+        counts = self.score == "goodput"
+        return [text for text in self.slos_at(rung) if not (counts and of_single_requests(text))]
 
     def said(self, level: float) -> str:
         """A rung of the ladder as it stands behind 'at'."""

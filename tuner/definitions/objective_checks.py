@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from tuner.definitions.findings import Findings
 from tuner.definitions.lengths import highest
 from tuner.definitions.models import LengthDistribution, Objective, Rung, SharedPrefix
-from tuner.definitions.slo import Slo
+from tuner.definitions.slo import PER_REQUEST, Slo, of_single_requests
 from tuner.definitions.trace import Trace
 from tuner.definitions.yaml_source import Place, Source
 from tuner.errors import TunerError
@@ -28,6 +28,7 @@ def check_objective(source: Source, objective: Objective, findings: Findings) ->
             _check_distribution(source, name, tokens, findings)
     _check_ladder(source, objective, findings)
     _check_arrivals(source, objective, findings)
+    _check_score(source, objective, findings)
     for index, rung in enumerate(objective.ladder):
         _check_slos(source, ("ladder", index, "slos"), rung.slos, findings)
     _check_slos(source, ("slos",), objective.slos, findings)
@@ -98,6 +99,23 @@ def _check_arrivals(source: Source, objective: Objective, findings: Findings) ->
     elif objective.arrivals == "trace" and objective.trace is None:
         message = "found 'trace', and the objective names no trace"
         findings.add(source, place, message, "add trace: FILE, or say poisson or constant")
+
+
+def _check_score(source: Source, objective: Objective, findings: Findings) -> None:
+    if objective.score != "goodput":
+        return
+    without = [
+        r for r in objective.ladder if not any(map(of_single_requests, objective.slos_at(r)))
+    ]
+    if without:
+        names = ", ".join(PER_REQUEST)
+        message = f"goodput is of requests that keep their limits, and the rung {without[0].said}"
+        findings.add(
+            source,
+            ("score",),
+            f"{message} has none on {names}",
+            "add slos, such as 'ttft_ms p99 <= 500'",
+        )
 
 
 def _check_slos(source: Source, place: Place, texts: Iterable[str], findings: Findings) -> None:

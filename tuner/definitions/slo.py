@@ -72,6 +72,12 @@ class Slo:
         return " ".join(word for word in words if word is not None)
 
 
+def of_single_requests(text: str) -> bool:
+    """Whether a limit, right or wrong, is on a latency that single requests have."""
+    metric, *_ = _TOKEN.findall(text) or [""]
+    return metric in PER_REQUEST
+
+
 def least_requests(slos: Iterable[str]) -> int:
     """How many whole requests a window needs for every percentile that is named.
 

@@ -91,7 +91,7 @@ class RungPlan:
             order_seed=objective.seeds.order,
             rung_index=index,
             precision_percent=objective.precision_percent,
-            least_requests=least_requests(objective.slos_at(rung)),
+            least_requests=least_requests(objective.limits_at(rung)),
             prefix=objective.prefix,
             texts=texts,
             arrivals=objective.arrivals,

@@ -64,7 +64,7 @@ def judged(
     measured = measured.model_copy(
         update={"flush": course.flush, "observed": seen, **beside(course.seen, measured)}
     )
-    slos = [Slo.parse(text) for text in order.objective.slos_at(rung)]
+    slos = [Slo.parse(text) for text in order.objective.limits_at(rung)]
     return measured.model_copy(update={"doubts": trial_doubts(measured, seen, slos)})
 
 

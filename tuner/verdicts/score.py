@@ -45,11 +45,12 @@ class Breach:
 
 
 def throughput(rung: RungMeasurement, objective: Objective) -> float:
-    """The tokens per second that the objective scores."""
+    """The tokens per second that the objective scores; or requests, where that is goodput."""
     return {
         "output": rung.output_tok_s,
         "total": rung.total_tok_s,
         "input": rung.input_tok_s,
+        "goodput": rung.goodput_rps or 0.0,
     }[objective.score]
 
 
@@ -119,10 +120,10 @@ def slo_breaches(rungs: Iterable[RungMeasurement], objective: Objective) -> tupl
     A percentile of too few requests neither keeps a limit nor breaks it; what nothing shows is not
     kept. Raises TunerError where an SLO cannot be read.
     """
-    own = {rung.level: rung.slos for rung in objective.ladder}
+    limits = {rung.level: objective.limits_at(rung) for rung in objective.ladder}
     breaches: list[Breach] = []
     for rung in rungs:
-        slos = [Slo.parse(text) for text in [*objective.slos, *own.get(rung.level, [])]]
+        slos = [Slo.parse(text) for text in limits.get(rung.level, objective.slos)]
         breaches += _failed_requests(rung)
         breaches += [breach for slo in slos for breach in _slo_breach(rung, slo)]
     return tuple(breaches)

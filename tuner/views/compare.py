@@ -45,13 +45,14 @@ class Shown(Frozen):
 class Difference(Frozen):
     """Both numbers at one rung, or of the score where that is None; `effect` is B over A.
 
-    Tokens per second, the geometric mean over a side's launches; the score's are None.
+    Tokens or (goodput) requests per second, the geometric mean over a side's launches; the score's
+    are None.
     """
 
     level: Level | None
     at: str
-    a_tok_s: float | None
-    b_tok_s: float | None
+    a_rate: float | None
+    b_rate: float | None
     effect: Effect | None
     verdict: Verdict
     words: str
@@ -111,8 +112,8 @@ def _difference(arms: Arms, a: Side, b: Side, rung: float | None, unsure: str) -
     return Difference(
         level=rung,
         at="score" if rung is None else arms.objective.said(rung),
-        a_tok_s=_rate(arms, a, rung),
-        b_tok_s=_rate(arms, b, rung),
+        a_rate=_rate(arms, a, rung),
+        b_rate=_rate(arms, b, rung),
         effect=found,
         verdict=verdict,
         words=_words(arms, a, b, found, verdict, unsure),

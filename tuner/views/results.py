@@ -30,7 +30,7 @@ from tuner.verdicts.decision import Conclusion, conclusion
 from tuner.verdicts.ledger import LedgerRow, ledger, null_results
 from tuner.verdicts.limits import worst
 from tuner.verdicts.outputs import WRONG_OUTPUT
-from tuner.verdicts.score import rung_ratios, score, slo_breaches
+from tuner.verdicts.score import rung_ratios, score, slo_breaches, throughput
 from tuner.verdicts.standing import judged
 from tuner.views.asked import forgotten
 from tuner.views.words import PER_USER
@@ -44,7 +44,8 @@ engine that counts once in forty steps leave 0.7, though it runs in full."""
 
 
 class TrialRow(Frozen):
-    """One launch in a line; `ratios` are throughput over the baseline's, by level.
+    """One launch in a line; by level `rates` are what is scored, in tokens or (goodput) requests a
+    second, and `ratios` those over the baseline's.
 
     `ran_at` holds the rungs that the engine did not run in full: the requests it ran at a time, by
     its own count. `void` are the attempts at a rung that were worth nothing, and why,
@@ -61,7 +62,7 @@ class TrialRow(Frozen):
     words: str
     score: float | None
     ratios: dict[Level, float]
-    tok_s: dict[Level, float]
+    rates: dict[Level, float]
     ran_at: dict[Level, float]
     breaches: list[str]
     void: list[str] = []
@@ -267,7 +268,7 @@ def _trial_row(study: LoadedStudy, record: TrialRecord, arms: Arms) -> TrialRow:
         output=arms.outputs.said(record.number),
         score=None if value is None else round(value, 5),
         ratios=rung_ratios(record.rungs, base, study.objective),
-        tok_s={r.level: getattr(r, f"{study.objective.score}_tok_s") for r in record.rungs},
+        rates={r.level: throughput(r, study.objective) for r in record.rungs},
         ran_at=_ran_at(record),
         breaches=[str(b) for b in slo_breaches(record.rungs, study.objective)],
         void=void_attempts(record),

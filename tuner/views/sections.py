@@ -6,6 +6,7 @@ from typing import Any
 
 from tuner.records import TrialRecord
 from tuner.verdicts.ledger import LedgerRow
+from tuner.verdicts.score import throughput
 from tuner.views.compare import Comparison, Difference
 from tuner.views.export import Export
 from tuner.views.html import Html, element, table
@@ -20,6 +21,8 @@ from tuner.views.words import (
     number,
     ran_words,
     said_changes,
+    scored_words,
+    unit_of,
     winner_words,
 )
 
@@ -72,14 +75,21 @@ def ladder(
         return [
             element("p", "Nothing was launched afresh: below, the baseline alone."),
             table(
-                ["at", *_heads("the baseline"), "noise"],
+                ["at", *_heads("the baseline", view.scored), "noise"],
                 [
                     [rung.said, *_cells(baseline, rung.level), _noise(view, rung.level)]
                     for rung in baseline.study.objective.ladder
                 ],
             ),
         ]
-    heads = ["at", *_heads("the baseline"), *_heads(runner.name), "gain", "verdict", "noise"]
+    heads = [
+        "at",
+        *_heads("the baseline", found.scored),
+        *_heads(runner.name, found.scored),
+        "gain",
+        "verdict",
+        "noise",
+    ]
     rows = [
         [
             row.at,
@@ -91,12 +101,12 @@ def ladder(
         for row in found.rungs
     ]
     whole = ["score", *[None] * 6, *_gain(found.score), None]
-    note = f"{found.scored} tokens per second; latencies in ms, from the least launch to the most."
+    note = f"{scored_words(found.scored)}; latencies in ms, from the least launch to the most."
     return [table(heads, [*rows, whole]), element("p", note, class_="dim")]
 
 
-def _heads(name: str) -> list[str]:
-    return [f"{name}, tok/s", "TTFT p99", "TPOT p50"]
+def _heads(name: str, scored: str) -> list[str]:
+    return [f"{name}, {unit_of(scored)}", "TTFT p99", "TPOT p50"]
 
 
 def _gain(row: Difference) -> list[str | None]:
@@ -108,9 +118,8 @@ def _gain(row: Difference) -> list[str | None]:
 
 def _cells(side: Side, level: float) -> list[str | None]:
     rungs = [rung for r in side.launches for rung in r.rungs if rung.level == level]
-    scored = f"{side.study.objective.score}_tok_s"
     guess = SIGN if any(record.replicas.extrapolated for record in side.launches) else ""
-    rates = _span([getattr(rung, scored) for rung in rungs])
+    rates = _span([throughput(rung, side.study.objective) for rung in rungs])
     return [
         f"{rates}{guess}" if rates else None,
         _span([rung.ttft_ms.p99 for rung in rungs if rung.ttft_ms]),
@@ -215,8 +224,8 @@ def trials(view: StudyView) -> list[Html]:
     """Every launch in its order."""
     if not view.trials:
         return [element("p", "Nothing was launched yet.")]
-    rungs = sorted({level for row in view.trials for level in row.tok_s})
-    rates = [f"tok/s at {view.said(level)}" for level in rungs]
+    rungs = sorted({level for row in view.trials for level in row.rates})
+    rates = [f"{unit_of(view.scored)} at {view.said(level)}" for level in rungs]
     heads = ["trial", "what", "score", *rates, "s", "changes", "what came of it"]
     shown = [table(heads, [_trial(row, rungs) for row in view.trials])]
     if any(row.extrapolated for row in view.trials):
@@ -234,7 +243,7 @@ def _trial(row: TrialRow, rungs: Sequence[float]) -> list[str | int | None]:
         row.number,
         row.hypothesis or row.kind,
         None if row.score is None else f"{row.score:.4f}{sign}",
-        *(f"{number(row.tok_s[at])}{sign}" if at in row.tok_s else None for at in rungs),
+        *(f"{number(row.rates[at])}{sign}" if at in row.rates else None for at in rungs),
         f"{row.duration_s:.0f}",
         said_changes(row.changes),
         "; ".join(came),

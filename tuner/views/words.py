@@ -26,6 +26,18 @@ NAME_CHARS = 40
 """Of a name that has to be a label of a host, with room for what is put behind it."""
 
 
+def unit_of(scored: str) -> str:
+    """What a score's throughput is counted in."""
+    return "req/s" if scored == "goodput" else "tok/s"
+
+
+def scored_words(scored: str) -> str:
+    """What an objective scores."""
+    if scored == "goodput":
+        return "requests per second that kept every latency limit"
+    return f"{scored} tokens per second"
+
+
 def plain(text: str) -> str:
     """The text without what a terminal would obey: colours, cursor movements, line ends."""
     without = _ESCAPE.sub("", text)
