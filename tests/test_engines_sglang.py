@@ -120,3 +120,33 @@ def test_an_answer_that_is_no_server_info_is_an_error_of_its_own(tmp_path):
     answers.routes["/get_server_info"] = SGLANG.routes["/server_info"]
     with pytest.raises(HttpStatusError):
         ask(answers, lambda http: engine.effective(http, ""))
+
+
+def test_a_continuation_is_asked_for_greedily_and_told_in_ids(tmp_path):
+    answers = SGLANG.answers()
+    answers.routes["/generate"] = (200, {"text": "x", "output_ids": [5, 6], "meta_info": {}})
+    engine = sglang(tmp_path)
+    assert ask(answers, lambda http: engine.continuation(http, [1, 2], 2, 5.0)) == [5, 6]
+    asked = answers.posted[-1][1]
+    assert asked["input_ids"] == [1, 2]
+    assert asked["sampling_params"]["temperature"] == 0
+    assert asked["sampling_params"]["repetition_penalty"] == 1.0
+
+
+def test_an_output_is_scored_from_the_last_token_of_its_prompt_on(tmp_path):
+    told = {
+        "input_token_logprobs": [[None, 2, None], [-0.2, 5, None], [-3.0, 6, None]],
+        "input_top_logprobs": [
+            None,
+            [[-0.2, 5, None], [-2.0, 7, None]],
+            [[-0.1, 8, None], [-2.5, 9, None]],
+        ],
+    }
+    answers = SGLANG.answers()
+    answers.routes["/generate"] = (200, {"text": "", "output_ids": [1], "meta_info": told})
+    engine = sglang(tmp_path)
+    scores = ask(answers, lambda http: engine.scores(http, [1, 2], [5, 6]))
+    assert [tuple(score) for score in scores] == [(-0.2, -0.2, -2.0), (-3.0, -0.1, -2.5)]
+    asked = answers.posted[-1][1]
+    assert asked["input_ids"] == [1, 2, 5, 6]
+    assert (asked["return_logprob"], asked["logprob_start_len"]) == (True, 1)

@@ -13,8 +13,11 @@ from tests.engine_cases import VLLM, VLLM_LOG, serving
 from tuner import engines
 from tuner.definitions.models import EngineDefinition
 from tuner.engines.base import LaunchSpec
+from tuner.errors import HttpProtocolError
 from tuner.hosts.server import Server
 from tuner.http.client import Http
+from tuner.measuring.fidelity import distance
+from tuner.measuring.passages import TEXTS
 
 STUDY = Path(__file__).parent.parent / "studies" / "vllm-cpu"
 START_LIMIT_S = 420.0
@@ -104,6 +107,40 @@ def test_a_log_that_says_nothing_gives_no_facts_but_the_version(tmp_path):
     assert facts.model_dump(exclude_none=True) == {"version": "0.32.0"}
 
 
+def test_a_continuation_is_asked_for_greedily_and_told_in_ids(tmp_path):
+    answers = VLLM.answers()
+    answers.routes["/v1/completions"] = (200, {"choices": [{"token_ids": [5, 6]}]})
+    found = ask(answers, lambda http: vllm(tmp_path).continuation(http, [1, 2], 2, 5.0))
+    assert found == [5, 6]
+    asked = answers.posted[-1][1]
+    assert asked["return_token_ids"] is True
+    assert (asked["temperature"], asked["repetition_penalty"]) == (0, 1.0)
+    assert "min_tokens" not in asked, "it would forbid tokens that the baseline may find likeliest"
+
+
+def test_an_engine_that_tells_no_ids_says_so(tmp_path):
+    answers = VLLM.answers()
+    answers.routes["/v1/completions"] = (200, {"choices": [{"text": "x"}]})
+    with pytest.raises(HttpProtocolError, match="expected a list of token ids"):
+        ask(answers, lambda http: vllm(tmp_path).continuation(http, [1, 2], 2, 5.0))
+
+
+def test_an_output_is_scored_by_the_log_probabilities_of_its_prompt(tmp_path):
+    rows = [None, {"2": {"logprob": -9.0}}, {"5": {"logprob": -0.2}, "7": {"logprob": -2.0}}]
+    answers = VLLM.answers()
+    answers.routes["/v1/completions"] = (200, {"choices": [{"prompt_logprobs": rows}]})
+    scores = ask(answers, lambda http: vllm(tmp_path).scores(http, [1, 2], [5]))
+    assert [tuple(score) for score in scores] == [(-0.2, -0.2, -2.0)]
+    assert answers.posted[-1][1]["prompt"] == [1, 2, 5]
+
+
+def test_a_server_without_a_tokenizer_reads_no_text(tmp_path):
+    answers = VLLM.answers()
+    assert ask(answers, lambda http: vllm(tmp_path).tokens(http, "text")) is None
+    answers.routes["/tokenize"] = (200, {"tokens": [4, 5], "count": 2})
+    assert ask(answers, lambda http: vllm(tmp_path).tokens(http, "text")) == [4, 5]
+
+
 def installed_study():
     """The set-up of the study on this machine; where tests must not be skipped it has to be."""
     if not (STUDY / "engine" / "bin" / "python").exists() or not (STUDY / "models").exists():
@@ -155,7 +192,15 @@ async def interview(engine, server):
             await engine.effective(http, log),
             await engine.facts(http, log),
             await engine.load_now(http),
+            await words(engine, http),
         )
+
+
+async def words(engine, http):
+    """A passage, how the engine goes on, and how likely it finds that itself."""
+    passage = await engine.tokens(http, TEXTS[0])
+    output = await engine.continuation(http, passage, 8, 60.0)
+    return passage, output, await engine.scores(http, passage, output)
 
 
 @pytest.mark.engine
@@ -167,9 +212,13 @@ def test_the_real_engine_takes_the_flags_and_says_what_it_runs_with(tmp_path):
     command = engine.command(host="127.0.0.1", port=port, extra_ports=(free_port(),))
     cores = sorted(os.sched_getaffinity(0))
     with Server.start(command, folder=tmp_path, port=port, cores=cores, tag="vllm-test") as server:
-        effective, facts, load = asyncio.run(interview(engine, server))
+        effective, facts, load, spoken = asyncio.run(interview(engine, server))
     assert {name: effective.get(name) for name in spec.flags} == spec.flags
     assert effective["dtype"] == "bfloat16"
     assert facts.version == engines.version(spec) == "0.32.0"
     assert facts.kv_tokens == 524288
     assert load == (0.0, 0.0)
+    passage, output, scores = spoken
+    assert len(passage) > 20
+    assert len(output) == len(scores) == 8
+    assert distance(1, 8, [scores]).gap_nat < 0.01, "what it says is what it finds likeliest"
