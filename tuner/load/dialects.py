@@ -55,7 +55,7 @@ class Dialect(Protocol):
         ...
 
 
-class _Choice(msgspec.Struct):
+class _Choice(msgspec.Struct, gc=False):
     text: str | None = None
     finish_reason: str | None = None
 
@@ -63,21 +63,21 @@ class _Choice(msgspec.Struct):
 _NO_CHOICE = _Choice()
 
 
-class _Completion(Event):
+class _Completion(Event, gc=False):
     choices: list[_Choice] | None = None
     usage: Usage | None = None
 
 
-class _Reason(msgspec.Struct):
+class _Reason(msgspec.Struct, gc=False):
     type: str | None = None
     message: str | None = None
 
 
-class _Meta(Usage):
+class _Meta(Usage, gc=False):
     finish_reason: _Reason | None = None
 
 
-class _Generation(Event):
+class _Generation(Event, gc=False):
     text: str | None = None
     meta_info: _Meta | None = None
 
@@ -252,6 +252,8 @@ class _Listener:
 
     def _hear(self, now: float, data: bytes) -> None:
         heard = self._dialect.hear(data)
+        if self._is_usual(now, heard):
+            return
         self._error = self._error or heard.error
         self._finished = self._finished or heard.finished
         if heard.input_tokens is not None:
@@ -264,6 +266,23 @@ class _Listener:
             self._settled = False
         if heard.counted is not None:
             self._count(now, heard.counted)
+
+    def _is_usual(self, now: float, heard: Heard) -> bool:
+        """Take what nearly every event is, text and its tokens counted, where nothing waits for a
+        count: the rest of this class would do the same, for several times the cost."""
+        counted = heard.counted
+        if counted is None or counted <= self._counted or not heard.text or heard.finished:
+            return False
+        if self._with_text or self._speaking or heard.error is not None:
+            return False
+        if heard.whole_text is not None:
+            return False
+        self._text.append(heard.text)
+        self._events.append((now, counted - self._counted))
+        self._counted, self._settled = counted, True
+        if heard.input_tokens is not None:
+            self._input_tokens = heard.input_tokens
+        return True
 
     def _count(self, now: float, counted: int) -> None:
         new = counted - self._counted

@@ -9,19 +9,19 @@ from tuner.errors import HttpProtocolError
 _QUOTED_BYTES = 200
 
 
-class Heard(msgspec.Struct, frozen=True, kw_only=True):
+class Heard(msgspec.Struct, frozen=True, gc=False):
     """One event, understood; `counted` and `whole_text` are totals so far, None where not said."""
 
     speaks: bool = True
     text: str = ""
-    whole_text: str | None = None
     counted: int | None = None
     input_tokens: int | None = None
     finished: bool = False
     error: str | None = None
+    whole_text: str | None = None
 
 
-class Event(msgspec.Struct):
+class Event(msgspec.Struct, gc=False):
     """What every dialect's event may be instead: an error."""
 
     error: Any = None
@@ -41,7 +41,7 @@ class Event(msgspec.Struct):
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Usage(msgspec.Struct):
+class Usage(msgspec.Struct, gc=False):
     """The server's own count of tokens, so far or in all."""
 
     prompt_tokens: Count | None = None

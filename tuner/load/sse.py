@@ -22,7 +22,13 @@ def events(chunks: Iterable[tuple[float, bytes]]) -> Iterator[tuple[float, bytes
     first_line = True
     after_cr = False
     for now, chunk in chunks:
-        if not rest and not data and not first_line and _alone(chunk):
+        # What servers send nearly always: one read, one event of one line.
+        if (
+            chunk.startswith(b"data: ")
+            and chunk.find(b"\n") == len(chunk) - 2
+            and chunk.endswith(b"\n")
+            and not (rest or data or first_line or b"\r" in chunk)
+        ):
             after_cr = False
             yield now, chunk[6:-2]
             continue
@@ -40,16 +46,6 @@ def events(chunks: Iterable[tuple[float, bytes]]) -> Iterator[tuple[float, bytes
             elif data:
                 yield now, b"\n".join(data)
                 data.clear()
-
-
-def _alone(chunk: bytes) -> bool:
-    """True for what servers send nearly always: one read, one event of one line."""
-    return (
-        chunk.startswith(b"data: ")
-        and chunk.endswith(b"\n\n")
-        and chunk.find(b"\n") == len(chunk) - 2
-        and b"\r" not in chunk
-    )
 
 
 def _take(line: bytes, data: list[bytes]) -> None:
