@@ -1,5 +1,7 @@
 """From a configuration to a launch, and how long one takes."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.evening import edit, folder, launch
@@ -12,6 +14,7 @@ from tuner.night.launches import (
     ladder_s,
     launch_command,
     launch_spec,
+    longest_ladder_s,
     time_scale,
 )
 
@@ -38,6 +41,15 @@ def test_a_model_named_longer_than_any_file_is_no_path(tmp_path):
 
 def test_a_rung_takes_its_warm_up_and_its_window(tmp_path):
     assert ladder_s(study(tmp_path, {"trials": 1})) == pytest.approx(2 * (0.2 + 1.0))
+
+
+def test_the_longest_ladder_settles_late_and_is_measured_twice(tmp_path):
+    """4 times the warm-up and, the second time, 4 times twice that; both windows whole."""
+    quick = study(tmp_path, {"trials": 1})
+    assert longest_ladder_s(quick) == pytest.approx(2 * (12 * 0.2 + 2 * 1.0))
+    limited = quick.objective.model_copy(update={"slos": ["ttft_ms p99 <= 500"]})
+    waiting = replace(quick, objective=limited)
+    assert longest_ladder_s(waiting) == pytest.approx(2 * (12 * 0.2 + 12 * 1.0))
 
 
 def test_a_rehearsal_takes_surface_seconds_over_its_scale(tmp_path):

@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 
 from tuner import engines
+from tuner.definitions.slo import least_requests
 from tuner.definitions.space import Configuration
 from tuner.definitions.validation import LoadedStudy
 from tuner.engines.base import LaunchCommand, LaunchSpec
+from tuner.load.pace import LONGEST_WARMUP, LONGEST_WINDOW
 from tuner.measuring.replicas import Replicas
+from tuner.night.heeding import LONGER
 from tuner.records import TrialKind, TrialRecord
 
 TYPICAL_START_S = {"vllm": 60.0, "sglang": 90.0, "rehearsal": 0.8}
@@ -67,7 +70,20 @@ def expected_launch_s(study: LoadedStudy, records: Sequence[TrialRecord]) -> flo
 
 
 def ladder_s(study: LoadedStudy) -> float:
-    """Real seconds of load in one launch."""
+    """Real seconds of load in one launch, as the objective has them."""
     objective = study.objective
     surface_s = len(objective.ladder) * (objective.warmup_s + objective.window_s)
+    return surface_s / time_scale(study)
+
+
+def longest_ladder_s(study: LoadedStudy) -> float:
+    """Real seconds that no launch's load exceeds: every warm-up that does not settle, every window
+    that waits for the requests of a percentile, every rung measured twice and longer then."""
+    objective, twice = study.objective, 1 + LONGER
+    waiting = (least_requests(objective.slos_at(rung)) > 0 for rung in objective.ladder)
+    surface_s = sum(
+        twice * LONGEST_WARMUP * objective.warmup_s
+        + (twice * LONGEST_WINDOW if waits else 2) * objective.window_s
+        for waits in waiting
+    )
     return surface_s / time_scale(study)

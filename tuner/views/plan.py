@@ -10,7 +10,13 @@ from tuner.engines.common import SIZE_FLAGS
 from tuner.frozen import Frozen
 from tuner.night.budget import BudgetClock
 from tuner.night.foresight import Use, foresee, to_run
-from tuner.night.launches import expected_launch_s, ladder_s, launch_command, replicas
+from tuner.night.launches import (
+    expected_launch_s,
+    ladder_s,
+    launch_command,
+    longest_ladder_s,
+    replicas,
+)
 from tuner.night.schedule import confirm_launches, finalist_count, launches_made
 from tuner.night.workload import workload_of
 from tuner.records import TrialRecord
@@ -53,6 +59,7 @@ class Plan(Frozen):
     launch_s: float
     launch_s_measured: bool
     ladder_s: float
+    longest_ladder_s: float
     minutes: float
     configurations: int | None
     scope: Scope
@@ -84,6 +91,7 @@ def plan(
         launch_s=round(launch_s, 1),
         launch_s_measured=any(r.outcome == "completed" for r in records),
         ladder_s=round(ladder_s(study), 1),
+        longest_ladder_s=round(longest_ladder_s(study), 1),
         minutes=round(sum(part.minutes for part in parts), 1),
         configurations=study.space.size(),
         scope=scope(study),
