@@ -20,6 +20,7 @@ _REASONS = {
     "power_brake": "nvmlClocksThrottleReasonHwPowerBrakeSlowdown",
     "hw_slowdown": "nvmlClocksThrottleReasonHwSlowdown",
 }
+_DEVICES, _AMD_DEVICE = "nvidia[0-9]*", "kfd"
 _NO_GPU = "no NVIDIA GPU: power not observed"
 _AMD = "an AMD GPU: power not observed"
 
@@ -97,11 +98,17 @@ def foreign(computing: Collection[int], own: Collection[int]) -> set[int]:
 
 
 def _may_use_gpu(pid: int) -> bool:
-    folder = processes.PROC / str(pid)
     try:
-        return any("/dev/nvidia" in str(file.readlink()) for file in (folder / "fd").iterdir())
+        files = list((processes.PROC / str(pid) / "fd").iterdir())
     except OSError:  # not ours to read
         return True
+    return any("/dev/nvidia" in _target(file) for file in files)
+
+
+def _target(file: Path) -> str:
+    with suppress(OSError):  # closed meanwhile
+        return str(file.readlink())
+    return ""
 
 
 def _look(handle: Any) -> GpuLook:
@@ -120,9 +127,9 @@ def _look(handle: Any) -> GpuLook:
 
 
 def _why_none(error: pynvml.NVMLError) -> str:
-    if any(Path("/dev").glob("nvidia[0-9]*")):
+    if any(Path("/dev").glob(_DEVICES)):
         return f"NVML says: {error}: GPUs not observed"
-    return _AMD if Path("/dev/kfd").exists() else _NO_GPU
+    return _AMD if Path("/dev", _AMD_DEVICE).exists() else _NO_GPU
 
 
 def _thousandth(value: float | None) -> float | None:

@@ -40,7 +40,7 @@ def machine_use(told: Told, *, since_s: float, until_s: float) -> MachineUse:
         memory_mb=window.most(_sum_of(lambda gpu: gpu.memory_mb)),
         utilisation=window.mean(_mean_of(lambda gpu: gpu.utilisation)),
         foreign_pids=sorted({pid for look in window.inside for pid in look.foreign}),
-        host_cpu_share=_ratio(busy, all_ticks),
+        host_cpu_share=_share(busy, all_ticks),
         host_memory_mb=window.most(lambda look: look.memory and look.memory.total_gb * 1000),
         available_memory_mb=window.least(
             lambda look: look.memory and look.memory.available_gb * 1000
@@ -196,3 +196,8 @@ def _bytes(pages: float | None) -> float | None:
 
 def _ratio(value: float | None, by: float | None) -> float | None:
     return value / by if value is not None and by else None
+
+
+def _share(value: float | None, of: float | None) -> float | None:
+    share = _ratio(value, of)
+    return None if share is None else min(share, 1.0)  # interpolation is not exact
