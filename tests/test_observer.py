@@ -19,6 +19,7 @@ from tests.rehearsed import serving
 from tests.samples import rung
 from tuner.engines.sglang import SGLangEngine
 from tuner.engines.vllm import VLLMEngine
+from tuner.hosts import processes
 from tuner.measuring.machine import MachineUse
 from tuner.observers.observer import Observer, Seen, Subject, beside
 
@@ -150,16 +151,13 @@ def test_nothing_is_left_of_it_when_its_owner_is_killed() -> None:
         [sys.executable, "-c", owner], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
-        handle = os.pidfd_open(int(process.stdout.readline()))
+        watcher = processes.read(int(process.stdout.readline()))
+        assert watcher is not None
         process.kill()
-    try:
-        deadline_s = perf_counter() + 30
-        with pytest.raises(ProcessLookupError):
-            while perf_counter() < deadline_s:
-                signal.pidfd_send_signal(handle, 0)
-                time.sleep(0.01)
-    finally:
-        os.close(handle)
+    deadline_s = perf_counter() + 30
+    while processes.alive(watcher.pid, watcher.started):
+        assert perf_counter() < deadline_s
+        time.sleep(0.01)
 
 
 def test_what_was_seen_stands_beside_what_was_measured() -> None:
