@@ -34,6 +34,7 @@ SURFACE: dict[str, Any] = {
     ],
     "startup": {"distributed_s": 1, "weights_s": 1, "kv_cache_s": 1, "graphs_s": 1, "warmup_s": 1},
 }
+STARTS = ("starting", "loading", "capturing", "ready")
 OUT_OF_MEMORY = (
     "[{time} TP0] Scheduler hit an exception: Traceback (most recent call last):\n"
     "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.\n"
@@ -96,7 +97,10 @@ def test_a_healthy_launch_climbs_the_ladder_and_is_read_back(trial):
     assert record.effective
     assert record.effective_key
     assert record.ready_s is not None
-    assert record.phase_s.keys() == {"starting", "loading", "capturing", "ready", "load", "stop"}
+    # A phase that lasts less than a look is not seen.
+    assert {"starting", "load", "stop"} <= record.phase_s.keys()
+    assert record.phase_s.keys() <= {*STARTS, "load", "stop"}
+    assert sum(record.phase_s.get(name, 0.0) for name in STARTS) <= record.ready_s + 0.01
     assert [(n.phase, n.at, n.rung is not None) for n in trial.notes] == [
         ("starting", None, False),
         ("rung", "1", False),
