@@ -12,8 +12,9 @@
  *
  * Paths end in /v1/completions, /v1/chat/completions or /generate. The text of an event is the time
  * of its write, CLOCK_MONOTONIC in ns, as long as that of any other; how many tokens are wanted is
- * read from max_tokens or max_new_tokens. GET /log answers one line a finished request: received,
- * first and last write (ns), tokens. GET /health and /v1/models answer as an engine does.
+ * read from max_tokens or max_new_tokens. GET /log answers one line a request that ended or was cut:
+ * received, first and last write (ns), tokens, tokens that were wanted. GET /health and /v1/models
+ * answer as an engine does.
  *
  * Build: cc -O2 -o truth truth.c      Run: truth PORT   (0: any; the port is printed)
  */
@@ -45,7 +46,7 @@ struct stream {
     uint64_t due, interval, received, first, last;
 };
 
-struct line { uint64_t received, first, last; long tokens; };
+struct line { uint64_t received, first, last; long tokens, wanted; };
 
 static struct stream streams[MAX_FD];
 static struct line *lines;
@@ -109,7 +110,13 @@ static void arm(void) {
 
 /* --- answers */
 
+static void log_line(const struct stream *s) {
+    if (logged < LOG_LINES)
+        lines[logged++] = (struct line){s->received, s->first, s->last, s->sent, s->wanted};
+}
+
 static void hang_up(int fd) {
+    if (streams[fd].busy && streams[fd].sent) log_line(&streams[fd]);
     unschedule(fd);
     free(streams[fd].request);
     memset(&streams[fd], 0, sizeof streams[fd]);
@@ -134,13 +141,14 @@ static void answer(int fd, const char *type, const char *body, size_t size) {
 }
 
 static void answer_log(int fd) {
-    char *text = malloc(logged * 96 + 1);
+    char *text = malloc(logged * 112 + 1);
     size_t size = 0;
     for (size_t i = 0; i < logged; i++)
-        size += (size_t)sprintf(text + size, "%llu %llu %llu %ld\n",
+        size += (size_t)sprintf(text + size, "%llu %llu %llu %ld %ld\n",
                                 (unsigned long long)lines[i].received,
                                 (unsigned long long)lines[i].first,
-                                (unsigned long long)lines[i].last, lines[i].tokens);
+                                (unsigned long long)lines[i].last, lines[i].tokens,
+                                lines[i].wanted);
     answer(fd, "text/plain", text, size);
     free(text);
     logged = 0;
@@ -184,8 +192,7 @@ static void finish(int fd) {
     struct stream *s = &streams[fd];
     static const char end[] = "e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n";
     say(fd, end, sizeof end - 1);
-    if (logged < LOG_LINES)
-        lines[logged++] = (struct line){s->received, s->first, s->last, s->sent};
+    log_line(s);
     s->busy = 0;
 }
 
