@@ -38,7 +38,7 @@ def night(
     much its output was found to differ; None where it was not compared."""
     values = {"attention": "odd", "chunk": 4}
     found = {} if gap_nat is None else {3: apart(gap_nat), 4: apart(gap_nat)}
-    same = {"key": "odd", "values": values, "gain": gain}
+    same: dict[str, Any] = {"key": "odd", "values": values, "gain": gain}
     return [
         launch(0, values={"attention": None, "chunk": 2}),
         launch(1, gain=1.01, rescored={0: apart(own_nat, **own)}),

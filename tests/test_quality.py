@@ -5,7 +5,7 @@ import random
 import pytest
 
 from tuner.measuring.measurement import RequestTiming
-from tuner.measuring.quality import OutputQuality, output_quality, wrong_output
+from tuner.measuring.quality import OutputQuality, _tail, output_quality, wrong_output
 
 PROSE = (
     "The quick brown fox jumps over the lazy dog, then sits down by the river and counts the boats "
@@ -95,3 +95,12 @@ def test_what_may_be_chance_or_is_the_models_own_habit_passes(found, baseline):
 def test_counts_add_up_over_rungs():
     total = OutputQuality(requests=1, empty=1) + OutputQuality(requests=2, short=1)
     assert total == OutputQuality(requests=3, empty=1, short=1)
+
+
+def test_the_chance_of_an_excess_is_fishers():
+    from scipy.stats import fisher_exact
+
+    for faulty, of, usual, among in [(15, 100, 0, 300), (8, 30, 2, 90), (100, 1000, 40, 500)]:
+        table = [[faulty, of - faulty], [usual, among - usual]]
+        expected = fisher_exact(table, alternative="greater").pvalue
+        assert _tail(faulty, faulty + usual, of, of + among) == pytest.approx(expected)

@@ -5,6 +5,7 @@ wrong passes it, and is caught by its distance (`fidelity`). Shares are held aga
 own, since a small or random model repeats itself however it is served. Pure.
 """
 
+import math
 import zlib
 from collections.abc import Iterable
 
@@ -94,8 +95,19 @@ def _no_accident(found: OutputQuality, faulty: int, baseline: OutputQuality, usu
     excess = faulty / found.requests - usual / baseline.requests
     if excess <= LEAST_SURE_EXCESS or excess > LEAST_EXCESS:
         return excess > LEAST_EXCESS
-    from scipy.stats import hypergeom  # here: slow to import, and seldom needed
-
     everyone = found.requests + baseline.requests
-    chance = hypergeom.sf(faulty - 1, everyone, faulty + usual, found.requests)
-    return bool(chance < CHANCE)
+    return _tail(faulty, faulty + usual, found.requests, everyone) < CHANCE
+
+
+def _tail(least: int, marked: int, drawn: int, everyone: int) -> float:
+    """The chance that of `drawn` out of `everyone`, of whom some are `marked`, so many at the least
+    are: the hypergeometric distribution's tail."""
+    whole = _log_choices(everyone, drawn)
+    return math.fsum(
+        math.exp(_log_choices(marked, hits) + _log_choices(everyone - marked, drawn - hits) - whole)
+        for hits in range(max(least, drawn - (everyone - marked)), min(marked, drawn) + 1)
+    )
+
+
+def _log_choices(things: int, taken: int) -> float:
+    return math.lgamma(things + 1) - math.lgamma(taken + 1) - math.lgamma(things - taken + 1)
