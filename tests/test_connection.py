@@ -348,6 +348,9 @@ class _Deaf(Wire):
     def abort(self):
         pass
 
+    def answered(self):
+        pass
+
 
 def test_a_body_without_end_is_cut_off(monkeypatch):
     monkeypatch.setattr("tuner.http.connection.MAX_BODY_BYTES", 1000)

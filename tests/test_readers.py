@@ -6,7 +6,7 @@ import socket
 import pytest
 import uvloop
 
-from tuner.http.readers import Readers
+from tuner.http.readers import LONGEST_REST_S, Readers, rest_s
 
 LOOPS = pytest.mark.parametrize(
     "new_loop", [uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"]
@@ -70,14 +70,14 @@ def test_where_much_comes_the_sockets_are_left_alone_between_looks(new_loop):
         pairs = [Pair(readers, heard) for _ in range(64)]
         sent = 0
         async with asyncio.timeout(10):
-            while not readers._resting:
+            while not readers._rest_s:
                 for pair in pairs:
                     pair.far.send(b"x")
                 sent += len(pairs)
                 await asyncio.sleep(0.001)
             assert not loop.remove_reader(readers._epoll)  # nobody wakes for a socket
             await until(lambda: sum(map(len, heard)) == sent)
-            while readers._resting:
+            while readers._rest_s:
                 pairs[0].far.send(b"x")
                 sent += 1
                 await asyncio.sleep(0.01)
@@ -129,3 +129,43 @@ def test_readers_end_with_their_last_socket_and_begin_anew():
         return seen[0] is not seen[1]
 
     assert run(twice())
+
+
+@pytest.mark.parametrize(
+    ("reads_s", "streams", "answers_s", "expected_s"),
+    [
+        (0.0, 0, 0.0, 0.0),
+        (50.0, 1, 0.0, 0.0),  # one stream: nothing to gather
+        (500.0, 10, 1.0, 0.0),  # two reads a rest spare nothing
+        (3200.0, 64, 10.0, LONGEST_REST_S),
+        (12_800.0, 256, 100.0, 0.0025),  # 32 reads
+        (51_200.0, 1024, 400.0, 0.001),  # what timers can tell apart
+        (25_600.0, 64, 10.0, 0.0),  # an event each 2.5 ms: two of a stream would meet
+        (12_800.0, 256, 6400.0, 0.0),  # one event an answer: the next request would be late
+        (12_800.0, 256, 320.0, 0.0016),  # a fifth of a percent of 0.8 s
+    ],
+)
+def test_a_rest_gathers_some_reads_but_not_two_of_a_stream_and_delays_no_request(
+    reads_s, streams, answers_s, expected_s
+):
+    found_s = rest_s(reads_s=reads_s, streams=streams, answers_s=answers_s)
+    assert found_s == pytest.approx(expected_s)
+
+
+def test_short_answers_are_read_at_once_however_many_come():
+    async def pour():
+        readers = Readers.of(asyncio.get_running_loop())
+        heard: list[bytes] = []
+        pairs = [Pair(readers, heard) for _ in range(64)]
+        rested = False
+        for _ in range(200):
+            for pair in pairs:
+                pair.far.send(b"x")
+                readers.answered()
+            await asyncio.sleep(0.001)
+            rested = rested or readers._rest_s > 0
+        for pair in pairs:
+            pair.close()
+        return rested
+
+    assert not run(pour())

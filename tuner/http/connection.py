@@ -272,6 +272,7 @@ class Connection:
     def _complete(self) -> None:
         if self._raw is not None:
             self._raw.done_s = self._now
+        self._wire.answered()
         if not self._parser.should_keep_alive():
             self.closed = True
             self._wire.abort()

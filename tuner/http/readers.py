@@ -13,15 +13,34 @@ from weakref import WeakKeyDictionary
 
 READ_BYTES = 1 << 16
 """As much is read at once; where it was so much, there may be more."""
-REST_S = 0.001
-"""How long sockets are left alone. The end of an answer is seen that much later at the most, and
-with it the time for the next request: that is what a rest costs."""
-RESTFUL_EVENTS_S = 4000.0
-"""Reads a second from which on rests are taken: with fewer of them a rest spares too little."""
+LONGEST_REST_S = 0.004
+_SHORTEST_REST_S = 0.001
+"""What an event loop's timers can tell apart."""
+_WANTED_READS = 32
+"""So many are wanted of a rest: more spare little more."""
+_LEAST_READS = 4
+"""A rest that finds fewer spares nothing."""
+_GAP_SHARE = 0.25
+"""Of the time between two events of a stream: two that one look finds have one time."""
+_CYCLE_SHARE = 0.002
+"""Of the time from an answer's end to the next one's on the same stream: the end is seen half a
+rest late on average, and the next request is sent that much later than it could be."""
 _NEWS = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
 """Each arrival is told once: told until it is read, the kernel looks twice at every socket."""
-_COUNTED_S = 0.02
+_COUNTED_S = 0.05
 """How long reads are counted before it is judged how fast they come."""
+
+
+def rest_s(*, reads_s: float, streams: int, answers_s: float) -> float:
+    """How long so many streams may be left alone that bring so many reads, and whole answers, a
+    second; 0 where they may not."""
+    if not reads_s:
+        return 0.0
+    rest_s = min(LONGEST_REST_S, max(_WANTED_READS / reads_s, _SHORTEST_REST_S))
+    rest_s = min(rest_s, _GAP_SHARE * streams / reads_s)
+    if answers_s:
+        rest_s = min(rest_s, _CYCLE_SHARE * streams / answers_s)
+    return rest_s if rest_s >= _SHORTEST_REST_S and rest_s * reads_s >= _LEAST_READS else 0.0
 
 
 class Readers:
@@ -32,9 +51,10 @@ class Readers:
         self._epoll = select.epoll()
         self._readable: dict[int, Callable[[], int]] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._resting = False
+        self._rest_s = 0.0
         self._reads = 0
-        self._since_s = perf_counter()
+        self._answers = 0
+        self._began_s = self._since_s = perf_counter()
         loop.add_reader(self._epoll, self._look)
 
     @classmethod
@@ -62,6 +82,10 @@ class Readers:
         if not self._readable:
             self._close()
 
+    def answered(self) -> None:
+        """One more answer came to its end."""
+        self._answers += 1
+
     def _look(self) -> None:
         found = self._epoll.poll(0)
         for descriptor, what in found:
@@ -77,19 +101,26 @@ class Readers:
     def _judge(self) -> None:
         if not self._readable:
             return
-        passed_s = perf_counter() - self._since_s
+        now_s = perf_counter()
+        passed_s = now_s - self._since_s
         if passed_s > _COUNTED_S:
-            self._rest(self._reads > RESTFUL_EVENTS_S * passed_s)
-            self._reads, self._since_s = 0, self._since_s + passed_s
-        if self._resting:
-            self._timer = self._loop.call_later(REST_S, self._look)
+            self._rest(
+                rest_s(
+                    reads_s=self._reads / passed_s,
+                    streams=len(self._readable),
+                    answers_s=self._answers / (now_s - self._began_s),
+                )
+            )
+            self._reads, self._since_s = 0, now_s
+        if self._rest_s:
+            self._timer = self._loop.call_later(self._rest_s, self._look)
 
-    def _rest(self, resting: bool) -> None:
-        if resting and not self._resting:
+    def _rest(self, rest_s: float) -> None:
+        if rest_s and not self._rest_s:
             self._loop.remove_reader(self._epoll)
-        elif self._resting and not resting:
+        elif self._rest_s and not rest_s:
             self._loop.add_reader(self._epoll, self._look)
-        self._resting = resting
+        self._rest_s = rest_s
 
     def _close(self) -> None:
         if self._timer is not None:

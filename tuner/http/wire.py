@@ -78,6 +78,10 @@ class Wire:
             self._unsent = data[sent:]
             self._loop.add_writer(self._sock, self._writable)
 
+    def answered(self) -> None:
+        """One more answer came to its end."""
+        self._readers.answered()
+
     def abort(self) -> None:
         """Let go of the socket at once; nothing is told any more."""
         if self._sock.fileno() >= 0:

@@ -19,8 +19,10 @@ Probe = Callable[[], Awaitable[tuple[float, float] | None]]
 Afterwards = Callable[[], Awaitable[None]]
 
 PROBE_EVERY_S = 0.25
-_LOOKS = 256
-"""In a warm-up or a window, about: four for each of the slices that a pace looks at."""
+_WARM_UP_LOOKS = 64
+_TIGHT_LOOKS = 256
+"""In a warm-up, and in a window that may end once throughput is known tightly, about: four for each
+of the slices that a pace looks at. More would cost what is measured."""
 _SHORTEST_LOOK_S = 0.005
 _LONGEST_LOOK_S = 0.05
 
@@ -135,7 +137,7 @@ class _Rung:
                 return
             if counts.over or now_s >= self._pace.longest_warmup_s:
                 return
-            await self._ending.pause(self._look_s(self._plan.warmup_s))
+            await self._ending.pause(self._look_s(self._plan.warmup_s, _WARM_UP_LOOKS))
 
     def _open(self) -> None:
         self._players.mark()
@@ -145,7 +147,8 @@ class _Rung:
 
     async def _window(self) -> None:
         due_s = self._start_s + self._plan.window_s / self._scale
-        look_s = self._look_s(self._plan.window_s)
+        looks = 0 if self._plan.precision_percent is None else _TIGHT_LOOKS
+        look_s = self._look_s(self._plan.window_s, looks)
         while True:
             counts, now_s = self._players.counts(), perf_counter()
             # What is looked at a little late ends when its time was up.
@@ -171,5 +174,6 @@ class _Rung:
     def _surface_s(self, real_s: float) -> float:
         return (real_s - self._origin_s) * self._scale
 
-    def _look_s(self, lasts_s: float) -> float:
-        return min(max(lasts_s / self._scale / _LOOKS, _SHORTEST_LOOK_S), _LONGEST_LOOK_S)
+    def _look_s(self, lasts_s: float, looks: int) -> float:
+        apart_s = lasts_s / self._scale / looks if looks else _LONGEST_LOOK_S
+        return min(max(apart_s, _SHORTEST_LOOK_S), _LONGEST_LOOK_S)
