@@ -2,6 +2,7 @@
 
 import random
 
+import numpy as np
 import pytest
 
 from tuner.measuring.measurement import RequestTiming
@@ -101,6 +102,6 @@ def test_the_chance_of_an_excess_is_fishers():
     from scipy.stats import fisher_exact
 
     for faulty, of, usual, among in [(15, 100, 0, 300), (8, 30, 2, 90), (100, 1000, 40, 500)]:
-        table = [[faulty, of - faulty], [usual, among - usual]]
+        table = np.array([[faulty, of - faulty], [usual, among - usual]])
         expected = fisher_exact(table, alternative="greater").pvalue
         assert _tail(faulty, faulty + usual, of, of + among) == pytest.approx(expected)

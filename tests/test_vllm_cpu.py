@@ -16,7 +16,15 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT, TUNER, tuner
+from tests.rehearsed import free_port
+from tuner.definitions.validation import load_study
+from tuner.hosts.executor import Slot
+from tuner.measuring.passages import OUTPUT_TOKENS
+from tuner.night.orders import order
+from tuner.night.schedule import Job
+from tuner.night.trial import run_trial
 from tuner.records import Records
+from tuner.verdicts.outputs import Outputs
 
 MARK = "TUNER_TEST_NIGHT"
 ENGINE = ROOT / "studies" / "vllm-cpu" / "engine" / "bin" / "python"
@@ -83,7 +91,7 @@ def engines(study: Path) -> list[int]:
 
 def test_the_night_went_on_after_sigkill_and_used_its_budget(study):
     records = list(Records(study))
-    assert sum(r.outcome != "interrupted" for r in records) == 7
+    assert sum(r.outcome != "interrupted" for r in records) == 8
     assert len({r.number for r in records}) == len(records)
 
 
@@ -116,6 +124,43 @@ def test_two_streams_of_eight_run_and_the_rest_is_said_to_wait(study):
     assert load is not None
     assert load.running_max <= 2
     assert load.queued_mean > 3
+
+
+@pytest.fixture(scope="module")
+def judged(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Outputs:
+    """What is known of all outputs once the baseline was launched again."""
+    loaded, records = load_study(study), list(Records(study))
+    job = Job(phase="tighten", kind="baseline", configuration=loaded.baseline)
+    ordered = order(loaded, records, 99, job, loaded.baseline)
+    cores = tuple(os.sched_getaffinity(0))
+    slot = Slot(
+        host="here",
+        gpus=("0",),
+        real_gpus=False,
+        server_cores=cores,
+        client_cores=cores,
+        ports=tuple(free_port() for _ in range(3)),
+    )
+    last = run_trial(ordered, slot, tmp_path_factory.mktemp("last"), lambda note: None)
+    assert last.failure is None
+    assert last.not_compared == ""
+    return Outputs([*records, last])
+
+
+def test_what_the_engine_says_under_load_is_scored_by_its_baseline(study, judged):
+    spoken = [r for r in Records(study) if r.continuations]
+    assert len(spoken) >= 4
+    assert all(len(c.output) == OUTPUT_TOKENS for r in spoken for c in r.continuations)
+    assert {r.number for r in spoken} <= set(judged.distances)
+
+
+def test_another_model_behind_a_flag_differs_and_other_batch_sizes_do_not(study, judged):
+    for record in Records(study):
+        if record.number in judged.distances:
+            other = record.values["hf-overrides"] is not None
+            assert bool(judged.differs(record.number)) == other, judged.said(record.number)
+    assert any(r.hypothesis == "loose-norm" and r.continuations for r in Records(study))
+    assert "a weak test" in judged.summary(), "random weights are told of"
 
 
 def test_the_exported_command_starts_a_server_that_answers(study, tmp_path):
