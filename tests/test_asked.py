@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.evening import folder, keep, record, remember
-from tests.nights import rung
+from tests.evening import folder, keep, remember
+from tests.nights import record, rung
 from tests.pages import read
 from tuner.cli import cli
 from tuner.definitions.validation import load_study
