@@ -5,8 +5,9 @@ import json
 import pytest
 
 from tests.evening import folder, keep, remember
-from tests.nights import record, rung
+from tests.nights import rung
 from tests.pages import read
+from tests.samples import record
 from tuner.cli import cli
 from tuner.definitions.validation import load_study
 from tuner.night.workload import workload_of
