@@ -66,17 +66,32 @@ def open_channels(
     Raises: HttpProtocolError where the URL cannot be read.
     """
     parsed = server_url(url)
-    proxied = needs_proxy(parsed)
-    if parsed.scheme == "http" and not proxied:
+    how = _how_reached(url)
+    if how is None:
         route = Route(head=request_head("POST", url, key), host=parsed.host, port=parsed.port or 80)
         return [RecordedChannel(route, stall_s) for _ in range(count)]
-    log.warning(
-        "%s is reached %s: timed through stock httpx, whose own latency is included",
-        public_url(url),
-        "through a proxy" if proxied else "over TLS",
-    )
+    log.warning("%s", how)
     context = tls_context()
     return [StockChannel(url, stall_s, context, key) for _ in range(count)]
+
+
+def say_how_reached(target: Target) -> None:
+    """Say which servers of a target are not recorded. Raises: HttpProtocolError."""
+    for url in (target.base_url, *target.replicas):
+        how = _how_reached(url.rstrip("/") + DIALECTS[target.api].path)
+        if how is not None:
+            log.warning("%s", how)
+
+
+def _how_reached(url: str) -> str | None:
+    """Why requests to a URL are not recorded, None where they are."""
+    parsed = server_url(url)
+    proxied = needs_proxy(parsed)
+    if parsed.scheme == "http" and not proxied:
+        return None
+    way = "through a proxy" if proxied else "over TLS"
+    shown = public_url(url)
+    return f"{shown} is reached {way}: timed through stock httpx, whose own latency is included"
 
 
 def channels_to(target: Target, streams: Sequence[int]) -> list[Channel]:

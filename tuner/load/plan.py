@@ -35,6 +35,16 @@ class Target:
     words: WordRate = field(default_factory=WordRate)
 
 
+STREAMS_A_PROCESS = 512
+"""An event takes some 10 us of a core. At 50 a second on each stream so many streams use a quarter
+of it, and where their events fall together the last one waits no longer than 5 ms to be read."""
+
+
+def processes_for(streams: int) -> int:
+    """How many processes of a client so many streams want."""
+    return max(1, -(-streams // STREAMS_A_PROCESS))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RungPlan:
     """A closed loop: `concurrency` streams, each sends its next request when the last ended. Or an
@@ -46,7 +56,8 @@ class RungPlan:
     one `prompt_seed` share a prompt, so that nothing a server remembers helps. `texts` are recorded
     questions, one for each of the `lengths`; `offsets_s` say when each came, for the arrivals of an
     open loop that are a trace's. The window ends early once throughput is known to
-    `precision_percent`, and is prolonged for `least_requests`.
+    `precision_percent`, and is prolonged for `least_requests`. `processes` are as many as may play
+    it, if there are cores for them.
     """
 
     concurrency: int | None = None
@@ -92,6 +103,7 @@ class RungPlan:
             rung_index=index,
             precision_percent=objective.precision_percent,
             least_requests=least_requests(objective.limits_at(rung)),
+            processes=processes_for(0 if users is None else replicas.streams(users)),
             prefix=objective.prefix,
             texts=texts,
             arrivals=objective.arrivals,

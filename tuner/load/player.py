@@ -5,6 +5,7 @@ is its source's, when the window may open and end is its pace's.
 """
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from time import perf_counter
 
@@ -47,7 +48,7 @@ async def play(
     Raises: HttpProtocolError where the target's URL cannot be read.
     """
     target = await readied(target, plan)
-    players: Players = Solo(target, plan)
+    players = players_for(target, plan)
     rung = _Rung(target, plan, players)
     try:
         await players.connect()
@@ -56,6 +57,21 @@ async def play(
             return await rung.played()
     finally:
         await players.close()
+
+
+def players_for(target: Target, plan: RungPlan) -> Players:
+    """Who plays: as many processes as are asked for, and there are cores and streams for.
+
+    Raises: HttpProtocolError where the target's URL cannot be read.
+    """
+    processes = min(
+        plan.processes, plan.concurrency or plan.processes, len(os.sched_getaffinity(0))
+    )
+    if processes <= 1:
+        return Solo(target, plan)
+    from tuner.load.crew import Crew  # here: one process needs nothing of it
+
+    return Crew(target, plan, processes)
 
 
 class _Rung:
