@@ -20,7 +20,8 @@ _SOURCE = re.compile(r" {4}\s*[A-Za-z_]")
 _ATTRIBUTE = re.compile(r"\.([a-z]+_\w+)\b(?!\()")
 _COMMON = {"enable", "disable", "max", "min", "num", "size", "path", "paths", "backend", "mode"}
 _COMMON |= {"model", "file", "config"}
-_UNTOLD = ("model", "model-path", "served-model-name", "host", "tokenizer", "tokenizer-path")
+_UNTOLD = ("model", "model-path", "served-model-name", "host")
+_MODELS = ("model", "model-path")
 _PLAIN = ("auto", "none", "true", "false", "float16", "bfloat16")
 _SAID = re.compile(r"(?:server_args=(?:ServerArgs\(|\{)|non-default args: \{)(.*)")
 _ARGUMENT = re.compile(r"'?\b([a-z]\w+)'?(?:=|: )('[^']*'|-?\d+\.\d+|-?\d+|True|False|None)")
@@ -57,7 +58,7 @@ def _is_named(name: str, text: str) -> bool:
         return True
     words = _KNOB.sub("", plain).replace("-", " ")
     telling = " " in words or len(words) >= _TELLING_LETTERS
-    return telling and re.search(rf"(?<![\w-]){words}(?![\w-])", text, re.I) is not None
+    return telling and re.search(rf"(?<![\w-]){words}s?(?![\w-])", text, re.I) is not None
 
 
 def said(text: str) -> dict[str, Value]:
@@ -86,7 +87,13 @@ def named_in(text: str, flags: Mapping[str, Value]) -> list[str]:
 
 def quoted_in(text: str, flags: Mapping[str, Value]) -> list[str]:
     """The launched flags whose value, or a part of it, a message quotes."""
-    return [name for name, given in _known(flags).items() if _is_quoted(name, flags[given], text)]
+    known = _known(flags)
+    models = {flags[known[name]] for name in _MODELS if name in known}
+    return [
+        name
+        for name, given in known.items()
+        if flags[given] not in models and _is_quoted(name, flags[given], text)
+    ]
 
 
 def variables_named_in(text: str, flags: Mapping[str, Value]) -> list[str]:
@@ -103,10 +110,15 @@ def _is_quoted(name: str, value: Value, text: str) -> bool:
     if not isinstance(value, str) or name in _UNTOLD:
         return False
     return any(
-        re.search(rf"(?<![\w/-]){re.escape(part)}(?![\w/-]|\.\w)", text, re.I)
+        re.search(rf"(?<![\w/-]){re.escape(part)}{_end(part)}", text, re.I)
         for part in _parts(value)
         if part.lower() not in _PLAIN and len(part) >= 3
     )
+
+
+def _end(part: str) -> str:
+    """What may not follow: a file in a folder that was given is still of that folder."""
+    return r"(?![\w-]|\.\w)" if "/" in part else r"(?![\w/-]|\.\w)"
 
 
 def _parts(value: str) -> list[str]:

@@ -32,6 +32,8 @@ _WRAPPER = re.compile(
     r"^(?:\w*(?:Exception|Error): )?Capture (?:piecewise )?cuda graph failed: ", re.I
 )
 _TAIL = re.compile(r" \[type=\w+, input_value=.*$")
+_ARGUMENTS = re.compile(r"\s*\[type=\w+, input_value=ArgsKwargs.*$")
+"""All that a class was made of: it names every argument, and none of them is meant."""
 _BARE = re.compile(r"^[\w.]+(?:Error|Exception)$")
 _UNDERLINE = re.compile(r"^\s*[\^~]+\s*$")
 _ENDS = re.compile(r"Traceback|\s*$|The above exception|During handling")
@@ -183,7 +185,7 @@ class Reading:
                 break
             bodies += [] if self.is_noise(below.body) else [below.body]
             below = next_line(self.text, below)
-        return "\n".join(bodies)
+        return "\n".join(_ARGUMENTS.sub("", body) for body in bodies)
 
     def flags_of(self, line: Line) -> list[str]:
         """The launched flags that a message names, or else the source lines that raised it."""

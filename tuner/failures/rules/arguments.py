@@ -44,6 +44,7 @@ RULES: tuple[Rule, ...] = (
         r" are required|ambiguous option|invalid choice|expected ).*)"
         r"|^Error: (?P<cause2>No such option.*)",
         "The last line after pages of usage; anything before it is help text.",
+        follow=r"^\s+(.+?) \[type=\w+, input_value=",
     ),
     rule(
         "variable format",
@@ -112,6 +113,15 @@ RULES: tuple[Rule, ...] = (
         r"|(?:must|should|need\w*(?: to)?|has to) be (?:evenly )?(?:divisible by|a multiple of))"
         r"(?:.*?(?P<number>\d+)\D*$)?.*)",
         "Bare numbers without a flag's name: the one that equals a parallel size is at fault.",
+        raised=True,
+    ),
+    rule(
+        "key of the model's config",
+        "model_files",
+        Tier.LOCAL,
+        ("in the model's",),
+        r"[Cc]annot find .* in the model's (?:\w+ )?config.*",
+        "What the model says of itself lacks something; no argument is looked at.",
         raised=True,
     ),
     rule(

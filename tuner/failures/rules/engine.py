@@ -286,7 +286,7 @@ SECONDARY = re.compile(
     r"|died unexpectedly|WorkerProc (?:failed to start|hit an exception)|WorkerProc initialization"
     r" failed|exit code: -15|Initialization failed\. Please see|BrokenPipeError|EOFError"
     r"|CancelledError|KeyboardInterrupt|SystemExit|EngineGenerateError|ChildFailedError"
-    r"|validation errors? for|Executor failed\.|cancelled|ConnectionResetError"
+    r"|^(?:(?!: error: ).)*validation errors? for|Executor failed\.|cancelled|ConnectionResetError"
     r"|Capture cuda graph failed: *$|terminate called after"
 )
 """What the others say when one has died: evidence of a death, never its cause."""

@@ -80,7 +80,8 @@ RULES: tuple[Rule, ...] = (
         Tier.HOST,
         ("shm", "shared memory", "posix_fallocate", "Bus error", "/psm_", "ncclShm"),
         r"posix_fallocate failed|rror while creating shared memory segment|ncclShmOpen"
-        r"|insufficient shared memory|unable to (?:open|allocate|mmap|resize) shared memory"
+        r"|[Ii]nsufficient (?:shared memory|space in /dev/shm)"
+        r"|unable to (?:open|allocate|mmap|resize) shared memory"
         r"|unable to allocate shared memory|\bBus error\b"
         r"|No space left on device: '/(?:dev/shm|psm_|nccl|torch_)",
         "A full /dev/shm says 'No space left on device' too, and is no full disk.",

@@ -123,6 +123,7 @@ RULES: tuple[Rule, ...] = (
             "nsupported",
             "attention backend",
             "not valid for this configuration",
+            "kernel",
         ),
         r"Unsupported architecture|only (?:be )?(?:supported|available|works?) (?:on|for|with)\b.*"
         r"(?:GPU|CUDA|SM|sm_?\d|Hopper|Blackwell|Ampere|compute capability|platform|device|CPU)"
@@ -131,6 +132,7 @@ RULES: tuple[Rule, ...] = (
         r"|does(?: not|n't) support .{0,60}\b(?i:GPUs?|CPUs?|device|platform|compute capability"
         r"|hardware)\b|No valid [\w ]*attention backend|is not valid for this configuration"
         r"|(?:requires?|with|has) compute capability"
+        r"|[Ff]ailed to find a kernel|[Nn]o (?:\w+ )?kernel (?:can|could|supports|implements|found)"
         r"|GPU arch(?:itecture)? .*not supported|[Uu]nsupported (?:GPU|device|platform|sm_?\d)",
         "The phrase, not the exception's type or line: both change from version to version.",
         raised=True,
