@@ -152,10 +152,10 @@ def test_a_client_that_waits_for_a_core():
 
 
 def test_a_night_goes_on_beside_what_else_runs():
-    (remark,) = trial_doubts(rung(), seen(wait_share=0.4))
+    (remark,) = trial_doubts(rung(), seen(wait_share=0.6))
     assert (remark.rule, remark.voids) == ("client_wait", False)
-    (void,) = trial_doubts(rung(), seen(wait_share=0.6))
-    assert (void.rule, void.voids, void.limit) == ("client_wait", True, 0.5)
+    (void,) = trial_doubts(rung(), seen(wait_share=0.8))
+    assert (void.rule, void.voids, void.limit) == ("client_wait", True, 0.75)
 
 
 def test_a_busy_client_that_reads_several_events_at_once():

@@ -16,10 +16,11 @@ BUSY_SHARE = 0.5
 the kernel stamps what it receives, only a core that is full bends a number."""
 WAIT_SHARE = 0.1
 HINDERED_SHARE = 0.25
-STARVED_SHARE = 0.5
+STARVED_SHARE = 0.75
 """Of the window, spent ready to run without a core to run on. Beside a busy loop on its own core a
-client waits for a third to a half of it, and its stamps are right all the same; beyond that the
-server of a small machine has no core either."""
+client waits for half of it, and its stamps are right to a percent all the same: a night notes that
+and goes on. At three quarters it has a core for a quarter of what it wants, and so has whatever else
+of the host serves."""
 TOGETHER_SHARE = 0.05
 """Of events, read with a later one by a busy client: their gaps are guesses, and one in twenty is
 the 95th percentile."""
