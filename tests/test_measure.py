@@ -14,7 +14,14 @@ import pytest
 from tests.conftest import ROOT, TUNER
 from tests.rehearsed import serving
 from tuner import cli
+from tuner.engines.base import EngineFacts
+from tuner.hosts import processes
+from tuner.load import Target
 from tuner.measuring import client_rules, window_rules
+from tuner.measuring.observed import Doubt
+from tuner.verbs import measure
+from tuner.verbs.neighbours import subject_of
+from tuner.verbs.servers import Found
 from tuner.views.words import PER_USER
 
 OBJECTIVE = """\
@@ -89,7 +96,8 @@ def test_a_page_says_what_was_measured_and_that_it_may_be_believed(
         *("instrument lag ms p50 / p99", "client's core"),
     ]
     assert said[2].split() == ["streams", "1", "4"]
-    assert said[15] == PER_USER
+    rest = said[15 : said.index(PER_USER)]
+    assert rest[-1].startswith(" host's cores ")
     assert said[-1] == "VALID"
     progress = err.splitlines()
     assert progress[0] == f"{url}: m, completions; streams 1, 4; about 2 s"
@@ -126,11 +134,16 @@ def test_no_prompt_of_one_measurement_is_asked_again_in_the_next(truth, objectiv
 
 def test_an_slo_that_the_window_cannot_show_makes_it_invalid(truth, objective, typed, patient):
     """Though it is prolonged to four times what was asked for."""
-    objective.write_text(OBJECTIVE + "slos: [ttft_ms p99 <= 1000]\n")
+    short = OBJECTIVE.replace("window_s: 1", "window_s: 0.25")
+    objective.write_text(short + "slos: [ttft_ms p99 <= 1000]\n")
     code, out, _ = typed(f"{truth}/ttft_ms=200", "--objective", objective)
     assert code == 5
-    *_, invalid, first, second = out.splitlines()
-    assert invalid == "INVALID"
+    said = out.splitlines()
+    first, second = said[said.index("INVALID") + 1 :]
+    assert [line for line in said if line.startswith("note: at ")] == [
+        f"note: at {level}: measured twice, the first attempt was void (percentiles)"
+        for level in (1, 4)
+    ]
     assert first.startswith("  at 1: ttft_ms p99 is of ")
     assert second.endswith(
         " values, an SLO on it needs 100. Raise window_s in the objective, or set the SLO on a "
@@ -259,12 +272,14 @@ def test_what_cannot_be_measured_is_one_message_and_exit_1(truth, typed, monkeyp
             "mm",
         ): "the server has no model 'mm' (did you mean 'm'?)\n  It serves: m.\n",
         (f"{truth}/fault=503",): f"{truth}/fault=503 generates nothing; /v1/completions: status "
-        '503: \'{"error": "refused"}\'; /generate: status 503: \'{"error": "refused"}\'\n'
+        '503: \'{"error": "refused"}\'; /v1/chat/completions: status 503: \'{"error": "refused"}\''
+        "; "
+        '/generate: status 503: \'{"error": "refused"}\'\n'
         "  Is its model loaded, and a model that generates? Its log says more: tuner explain.\n",
         (f"{truth}/x=1", "--objective", "none.yaml"): "none.yaml: no such file\n",
-        (f"{truth}/x=1", "--objective", str(long)): "the objective asks for 5008 tokens a request "
-        "(5000 in, 8 out), and the server takes at most 4096\n"
-        "  Give an objective with shorter requests: --objective FILE.\n",
+        (f"{truth}/x=1", "--objective", str(long)): "5008 tokens a request are asked (5000 in, 8 "
+        "out), and the server takes at most 4096\n"
+        "  Ask for fewer: --input-tokens, --output-tokens, or another objective.\n",
         (home, "--api-key-env", "NO_KEY"): "--api-key-env: the variable NO_KEY is not set\n"
         "  Set it first: export NO_KEY=...\n",
         (home, "--api-key-env", "SPACED_KEY"): "--api-key-env: what SPACED_KEY holds is no key: it "
@@ -286,7 +301,80 @@ def test_more_streams_than_files_may_be_open_are_refused(typed, objective, monke
     )
 
 
-@pytest.mark.parametrize("words", [(), ("u", "--api", "chat"), ("u", "--gpus", "0"), ("u", "v")])
+def test_options_stand_above_the_objective_and_need_none(truth, objective, typed, patient):
+    url = f"{truth}/ttft_ms=1"
+    quick = ("--input-tokens", 12, "--output-tokens", 6, "--window", 0.4, "--json")
+    code, out, _ = typed(url, "--objective", objective, "--concurrency", "2,3", *quick)
+    found = json.loads(out)
+    assert code == 0, found["reasons"]
+    assert [rung["measurement"]["concurrency"] for rung in found["rungs"]] == [2, 3]
+    assert (found["input_tokens"], found["output_tokens"], found["window_s"]) == (12, 6, 0.4)
+    assert found["warmup_s"] == 0.2
+    code, out, _ = typed(url, "--objective", objective, "--request-rate", "20", *quick)
+    found = json.loads(out)
+    assert [rung["measurement"]["request_rate"] for rung in found["rungs"]] == [20]
+
+
+def test_options_that_contradict_are_one_message_and_exit_1(typed, objective, tmp_path):
+    (tmp_path / "trace.jsonl").write_text('{"input_tokens": 3, "output_tokens": 4}\n')
+    trace = tmp_path / "of_trace.yaml"
+    trace.write_text("ladder: [{concurrency: 1}]\ntrace: trace.jsonl\n")
+    for words, said in {
+        ("--concurrency", "1", "--request-rate", "2"): "tuner: --concurrency and --request-rate: a "
+        "ladder is of one kind\n  Measure twice, once with each.\n",
+        ("--concurrency", "4,4"): "tuner: 4 comes twice in the ladder\n  Name each once.\n",
+        ("--objective", trace, "--input-tokens", "9"): "tuner: --input-tokens: the objective plays "
+        "trace.jsonl, which has lengths of its own\n  Leave one out.\n",
+    }.items():
+        assert typed("http://127.0.0.1:1", *words) == (1, "", said)
+
+
+def test_a_void_rung_is_measured_once_more_and_both_are_told(
+    truth, objective, typed, patient, monkeypatch
+):
+    asked: list[str] = []
+
+    def void_at_first(measured, seen, slos):
+        asked.append(measured.said)
+        void = [Doubt.of("drift", measured.said, 0.5, 0.05, "it drifted", "Wait.")]
+        return void if len(asked) == 1 else []
+
+    monkeypatch.setattr(measure, "doubts", void_at_first)
+    code, out, err = typed(f"{truth}/ttft_ms=1", "--objective", objective, "--json")
+    found = json.loads(out)
+    assert (code, asked, found["reasons"]) == (0, ["1", "1", "4"], [])
+    assert [rung["first"] is None for rung in found["rungs"]] == [False, True]
+    assert found["rungs"][0]["first"]["doubts"][0]["rule"] == "drift"
+    assert "at 1: measured twice, the first attempt was void (drift)" in found["notes"]
+    said = [line.partition(":")[2] for line in err.splitlines() if line.startswith("at 1: ")]
+    assert said[0].endswith(", INVALID (drift)")
+    assert said[1] == " measured once more"
+    assert len(said) == 3
+
+
+def test_what_serves_is_found_by_who_listens_with_all_that_began_with_it(truth):
+    def found(url: str) -> Found:
+        target = Target(base_url=url, api="completions", model="m", key="sk-1")
+        return Found(
+            target=target, engine=None, facts=EngineFacts(), rehearsal=False, recorded=True,
+            longest=None, asked=None,
+        )  # fmt: skip
+
+    here = subject_of(found(truth))
+    assert (here.here, here.gpus, here.names, here.key) == (True, None, None, "sk-1")
+    assert os.getpid() in here.roots  # who started the server stands in its group
+    assert any("tests.truth_server" in processes.command_line(pid) for pid in here.roots)
+    elsewhere = subject_of(found("http://192.0.2.1:8000"))
+    assert (elsewhere.here, elsewhere.roots) == (False, ())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *((), ("u", "--api", "tgi"), ("u", "--gpus", "0"), ("u", "v"), ("u", "--window", "0")),
+        *(("u", "--concurrency", "1.5"), ("u", "--request-rate", "0"), ("u", "--concurrency", "x")),
+    ],
+)
 def test_usage_exits_2(typed, words):
     code, out, err = typed(*words)
     assert (code, out) == (2, "")

@@ -52,16 +52,20 @@ class Progress:
         """Name the rung."""
         self._redraw(f"{self._where(rung)}: warming up, {seconds:.0f} s to go")
 
-    def window(self, rung: int, seconds_left: float, load: tuple[float, float] | None) -> None:
+    def window(self, rung: int, seconds_left: float) -> None:
         """Count down."""
-        said = f", {load[0]:.0f} running, {load[1]:.0f} queued" if load else ""
-        self._redraw(f"{self._where(rung)}: measuring, {seconds_left:.0f} s to go{said}")
+        self._redraw(f"{self._where(rung)}: measuring, {seconds_left:.0f} s to go")
+
+    def again(self, rung: int) -> None:
+        """Say that it is measured once more."""
+        self._say(f"at {self._ladder[rung]}: measured once more")
 
     def ended(self, rung: MeasuredRung) -> None:
         """Leave a line with the rung's numbers."""
         m = rung.measurement
         failed = f", {m.requests_failed} failed" if m.requests_failed else ""
-        invalid = ", INVALID" if any(doubt.voids for doubt in rung.doubts) else ""
+        why = ", ".join(dict.fromkeys(doubt.rule for doubt in rung.doubts if doubt.voids))
+        invalid = f", INVALID ({why})" if why else ""
         self._say(
             f"at {m.said}: {_number(m.output_tok_s)} tok/s, TTFT {_pair(m.ttft_ms)} ms"
             f"{failed}{invalid}"
@@ -156,6 +160,39 @@ def _late(rung: MeasuredRung) -> str:
     return "-" if load is None else f"{_number(load.late_ms)} / {_number(load.late_p99_ms)}"
 
 
+def _kv_usage(rung: MeasuredRung) -> str:
+    load = rung.measurement.engine_load
+    if load is None or load.kv_usage_mean is None:
+        return "-"
+    return f"{_share(load.kv_usage_mean)} / {_share(load.kv_usage_max)}"
+
+
+def _cached(rung: MeasuredRung) -> str:
+    load = rung.measurement.engine_load
+    return "-" if load is None else _share(load.prefix_found_share)
+
+
+def _engine(rung: MeasuredRung, name: str) -> str:
+    load = rung.measurement.engine_load
+    return "-" if load is None else _number(getattr(load, name))
+
+
+def _machine(rung: MeasuredRung, name: str) -> str:
+    machine = rung.measurement.machine
+    return "-" if machine is None else _number(getattr(machine, name))
+
+
+def _throttled(rung: MeasuredRung) -> str:
+    machine = rung.measurement.machine
+    shares = machine.throttled if machine else {}
+    return ", ".join(f"{why} {share:.0%}" for why, share in shares.items()) or "-"
+
+
+def _cores(rung: MeasuredRung) -> str:
+    machine = rung.measurement.machine
+    return "-" if machine is None else _share(machine.host_cpu_share)
+
+
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.0%}"
 
@@ -178,4 +215,14 @@ _WHERE_KNOWN: tuple[tuple[str, Callable[[MeasuredRung], str]], ...] = (
     ("goodput req/s", lambda rung: _number(rung.measurement.goodput_rps)),
     ("offered / answered req/s", _offered),
     ("sent late ms mean / p99", _late),
+    ("KV cache used mean / max", _kv_usage),
+    ("preempted", lambda rung: _engine(rung, "preempted")),
+    ("prompt tokens cached", _cached),
+    ("GPU power W", lambda rung: _machine(rung, "power_w")),
+    ("output tok/J", lambda rung: _machine(rung, "tok_per_joule")),
+    ("GPU clock MHz", lambda rung: _machine(rung, "clocks_mhz")),
+    ("GPU memory MB", lambda rung: _machine(rung, "memory_mb")),
+    ("GPU hottest C", lambda rung: _machine(rung, "temperature_c")),
+    ("GPU throttled", _throttled),
+    ("host's cores", _cores),
 )

@@ -1,12 +1,12 @@
 """The instrument alone: the load of an objective on any running server, and if to believe it."""
 
 import logging
-import resource
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Literal, Protocol
@@ -14,38 +14,36 @@ from typing import Literal, Protocol
 from tuner.definitions.models import Objective, Rung
 from tuner.definitions.slo import Slo
 from tuner.definitions.trace import Trace
-from tuner.definitions.validation import Lengths, lengths_of, load_objective
+from tuner.definitions.validation import Lengths
 from tuner.definitions.workload import Workload, workload
-from tuner.errors import HttpError, TunerError
 from tuner.frozen import Frozen
-from tuner.http.client import Http
 from tuner.load import Api, Played, RungPlan, play, run
 from tuner.measuring.measurement import RungMeasurement, measure
 from tuner.measuring.observed import Doubt, Observed
 from tuner.measuring.validity import doubts
+from tuner.night.heeding import heeded
+from tuner.observers.observer import Observer, Seen, beside
+from tuner.verbs.asked import NONE, Options, asked
 from tuner.verbs.explain import EngineName
+from tuner.verbs.neighbours import subject_of
 from tuner.verbs.servers import Found, find, key_of
 from tuner.verdicts.score import slo_breaches
 
-DEFAULT = Objective(
-    ladder=[Rung(concurrency=1), Rung(concurrency=10), Rung(concurrency=64)],
-    input_tokens=256,
-    output_tokens=128,
-    warmup_s=5.0,
-    window_s=10.0,
-)
-"""What is played where no objective is given: three quarters of a minute."""
-
-_SPARE_DESCRIPTORS = 64
-
 
 class MeasuredRung(Frozen):
-    """One rung: its numbers, what the load generator saw of itself, what speaks against them."""
+    """One rung: its numbers, what the load generator saw of itself, what speaks against them; and
+    the `first` attempt at it, where that was void."""
 
     measurement: RungMeasurement
     observed: Observed
     doubts: list[Doubt]
     breaches: list[str]
+    first: "MeasuredRung | None" = None
+
+    @property
+    def void(self) -> bool:
+        """Whether its numbers are worth nothing."""
+        return any(doubt.voids for doubt in self.doubts)
 
 
 class Measured(Frozen):
@@ -81,8 +79,12 @@ class Listener(Protocol):
         """A server was found, and this will be played."""
         ...
 
-    def window(self, rung: int, seconds_left: float, load: tuple[float, float] | None) -> None:
-        """A rung's window is open, for so long still; `load` is (running, queued) where known."""
+    def window(self, rung: int, seconds_left: float) -> None:
+        """A rung's window is open, for about so long still."""
+        ...
+
+    def again(self, rung: int) -> None:
+        """A rung's numbers were void, and it is measured once more."""
         ...
 
     def started(self, rung: int, seconds: float) -> None:
@@ -113,6 +115,7 @@ def measure_server(
     objective: Path | None,
     listener: Listener,
     *,
+    options: Options = NONE,
     api: Api | None = None,
     model: str | None = None,
     engine: EngineName | None = None,
@@ -124,24 +127,20 @@ def measure_server(
     A KeyboardInterrupt ends it with the rungs that are whole. Raises DefinitionError for a wrong
     objective, TunerError and HttpError where the server cannot be measured at all.
     """
-    asked, lengths, trace = (
-        (DEFAULT, lengths_of(DEFAULT), None) if objective is None else load_objective(objective)
-    )
-    _refuse_few_descriptors(asked)
-    key = key_of(key_variable)
-    server = run(find(url, api=api or asked.api, model=model, engine=engine, key=key))
-    _refuse_too_long(server, lengths)
-    seed = secrets.randbelow(2**31)
-    asked = asked.model_copy(update={"api": server.target.api})
+    wanted = asked(objective, options)
+    wanted.refuse_few_descriptors()
+    key, said = key_of(key_variable), api or wanted.objective.api
+    server = run(find(url, api=said, model=model, engine=engine, key=key))
+    wanted.refuse_too_long(server.longest)
     course = _Course(
         server=server,
-        objective=asked,
-        lengths=lengths,
-        trace=trace,
-        prompt_seed=seed,
+        objective=wanted.objective.model_copy(update={"api": server.target.api}),
+        lengths=wanted.lengths,
+        trace=wanted.trace,
+        prompt_seed=secrets.randbelow(2**31),
         gpus=gpus,
     )
-    listener.found(server, asked)
+    listener.found(server, course.objective)
     try:
         with _said_once():
             run(_climb(course, listener))
@@ -162,56 +161,67 @@ def _said_once() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _refuse_few_descriptors(objective: Objective) -> None:
-    most = max(rung.concurrency or 0 for rung in objective.ladder)
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < most + _SPARE_DESCRIPTORS:
-        raise TunerError(
-            f"{most} streams need {most + _SPARE_DESCRIPTORS} open files, and {hard} are allowed",
-            hint=f"Raise the hard limit: ulimit -Hn {2 * most} (in docker: --ulimit nofile=...).",
-        )
-
-
-def _refuse_too_long(server: Found, lengths: Lengths) -> None:
-    longest = max(lengths, key=sum)
-    asked = sum(longest)
-    if server.longest is not None and asked > server.longest:
-        raise TunerError(
-            f"the objective asks for {asked} tokens a request ({longest[0]} in, "
-            f"{longest[1]} out), and the server takes at most {server.longest}",
-            hint="Give an objective with shorter requests: --objective FILE.",
-        )
-
-
 async def _climb(course: _Course, listener: Listener) -> None:
-    target = course.server.target
-    async with Http(target.base_url, key=target.key) as http:
-        for index, rung in enumerate(course.objective.ladder):
-            measured = await _play(course, http, index, listener)
+    ladder = course.objective.ladder
+    with Observer(subject_of(course.server)) as observer:
+        for index in range(len(ladder)):
+            measured = await _believed(course, observer, index, listener)
             course.rungs.append(measured)
-            listener.ended(measured)
-            if measured.measurement.output_tok_s == 0 and measured.measurement.requests_failed:
-                course.ended = "nobody answers" if rung != course.objective.ladder[-1] else "whole"
+            if _silent(measured):
+                course.ended = "nobody answers" if index + 1 < len(ladder) else "whole"
                 return
 
 
-async def _play(course: _Course, http: Http, index: int, listener: Listener) -> MeasuredRung:
-    objective = course.objective
-    listener.started(index, objective.warmup_s + objective.window_s)
-    watch = _Watch(course.server, http, objective.window_s, index, listener)
-    plan = RungPlan.of(
-        objective,
+async def _believed(
+    course: _Course, observer: Observer, index: int, listener: Listener
+) -> MeasuredRung:
+    """A rung, measured once more where its numbers are void, as what speaks against them asks."""
+    plan = _plan(course, index)
+    first = await _play(course, observer, index, plan, listener)
+    if _silent(first) or not first.void:
+        return first
+    listener.again(index)
+    plan = heeded(plan, first.doubts, rungs=len(course.objective.ladder))
+    second = await _play(course, observer, index, plan, listener)
+    return second.model_copy(update={"first": first})
+
+
+def _silent(rung: MeasuredRung) -> bool:
+    return rung.measurement.output_tok_s == 0 and rung.measurement.requests_failed > 0
+
+
+def _plan(course: _Course, index: int) -> RungPlan:
+    trace = course.trace
+    return RungPlan.of(
+        course.objective,
         index,
         lengths=course.lengths,
         prompt_seed=course.prompt_seed,
-        texts=() if course.trace is None else course.trace.texts,
-        offsets_s=(course.trace and course.trace.offsets_s) or (),
+        texts=() if trace is None else trace.texts,
+        offsets_s=(trace and trace.offsets_s) or (),
     )
-    played = await play(course.server.target, plan, probe=watch.look)
-    return _judged(course, objective.ladder[index], played)
 
 
-def _judged(course: _Course, rung: Rung, played: Played) -> MeasuredRung:
+async def _play(
+    course: _Course, observer: Observer, index: int, plan: RungPlan, listener: Listener
+) -> MeasuredRung:
+    listener.started(index, plan.warmup_s + plan.window_s)
+    ends_s: list[float] = []
+
+    async def tick() -> tuple[float, float] | None:
+        if not ends_s:
+            ends_s.append(time.perf_counter() + plan.window_s)
+        listener.window(index, max(0.0, ends_s[0] - time.perf_counter()))
+        return None
+
+    played = await play(course.server.target, plan, probe=tick)
+    seen = await observer.seen(*played.real_s)
+    rung = _judged(course, course.objective.ladder[index], played, seen)
+    listener.ended(rung)
+    return rung
+
+
+def _judged(course: _Course, rung: Rung, played: Played, beheld: Seen) -> MeasuredRung:
     slos = [Slo.parse(text) for text in course.objective.slos_at(rung)]
     measured = measure(
         played.timings,
@@ -225,6 +235,7 @@ def _judged(course: _Course, rung: Rung, played: Played) -> MeasuredRung:
         unsent_s=played.unsent_s,
         slos=slos,
     )
+    measured = measured.model_copy(update=beside(beheld, measured))
     seen = played.observed()
     only_this = course.objective.model_copy(update={"ladder": [rung]})
     return MeasuredRung(
@@ -233,37 +244,6 @@ def _judged(course: _Course, rung: Rung, played: Played) -> MeasuredRung:
         doubts=doubts(measured, seen, slos),
         breaches=[str(breach) for breach in slo_breaches([measured], only_this)],
     )
-
-
-class _Watch:
-    """Looks a few times a second while a window is open: at the engine, for whoever listens."""
-
-    def __init__(
-        self, server: Found, http: Http, window_s: float, rung: int, listener: Listener
-    ) -> None:
-        self._engine = server.asked
-        self._http = http
-        self._window_s = window_s
-        self._rung = rung
-        self._listener = listener
-        self._begun_s: float | None = None
-
-    async def look(self) -> tuple[float, float] | None:
-        """Running and queued requests, where the engine says."""
-        self._begun_s = self._begun_s or time.perf_counter()
-        load = await self._load()
-        left_s = self._window_s - (time.perf_counter() - self._begun_s)
-        self._listener.window(self._rung, max(left_s, 0.0), load)
-        return load
-
-    async def _load(self) -> tuple[float, float] | None:
-        if self._engine is not None:
-            with suppress(HttpError):
-                load = await self._engine.load_now(self._http)
-                if load is not None:
-                    return load
-            self._engine = None  # it has no metrics: asking again would only disturb it
-        return None
 
 
 def _measured(course: _Course) -> Measured:
@@ -300,6 +280,10 @@ def _reasons(rungs: Sequence[MeasuredRung], ladder: Sequence[str], ended: str) -
     return found
 
 
+def _broken(rung: MeasuredRung) -> str:
+    return ", ".join(dict.fromkeys(doubt.rule for doubt in rung.doubts if doubt.voids))
+
+
 def _notes(server: Found, rungs: Sequence[MeasuredRung]) -> list[str]:
     remarks = [doubt for rung in rungs for doubt in rung.doubts if not doubt.voids]
     notes = [str(doubt) for doubt in remarks if doubt.rule != "percentiles"]
@@ -310,8 +294,15 @@ def _notes(server: Found, rungs: Sequence[MeasuredRung]) -> list[str]:
             f"p99 is of fewer than {few[0].limit:.0f} requests at {where}: read it as the largest; "
             "a longer window_s shows more"
         )
+    notes += [
+        f"at {rung.measurement.said}: measured twice, the first attempt was void "
+        f"({_broken(rung.first)})"
+        for rung in rungs
+        if rung.first is not None
+    ]
     if not server.recorded:
         notes.append(
             "through TLS or a proxy: timed by a stock client, whose own latency is in every number"
         )
-    return notes
+    unseen = (rung.measurement.machine.unobserved for rung in rungs if rung.measurement.machine)
+    return notes + list(dict.fromkeys(chain.from_iterable(unseen)))
