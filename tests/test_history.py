@@ -127,3 +127,16 @@ def test_a_duplicate_of_a_crash_is_no_further_crash():
 
     assert told.feasibility.p_crash(TWO.as_dict()) == 0.0
     assert told.feasibility.suspects()[0].crashes_total == 1
+
+
+def test_a_wrong_output_that_comes_to_light_later_makes_suspects_of_what_had_served():
+    crashed = Crashed("wrong_output", frozenset({"graph"}))
+    told = history((BASE, Completed(1.0)), (GRAPH, Completed(1.4)), (GRAPH, crashed))
+    assert told.feasibility.p_crash(GRAPH.as_dict()) > 0.9
+    assert told.feasibility.p_crash(BASE.as_dict()) == 0.0
+    assert told.best() == BASE
+
+
+def test_a_crash_of_what_served_before_leaves_it_served():
+    told = history((GRAPH, Completed(1.4)), (GRAPH, Crashed("oom")))
+    assert told.feasibility.p_crash(GRAPH.as_dict()) == 0.0

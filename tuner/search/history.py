@@ -14,6 +14,7 @@ from tuner.search.observation import (
     Pruned,
     Result,
 )
+from tuner.verdicts.outputs import WRONG_OUTPUT
 
 
 @dataclass(slots=True)
@@ -97,7 +98,7 @@ class History:
         if (key, crashed) in self._weighed:
             return
         if isinstance(known.last, Crashed):
-            if (key, False) in self._weighed:
+            if known.last.kind == WRONG_OUTPUT:  # it served, and came to light as wrong later
                 self.feasibility.mistaken(values)
             self.feasibility.crashed(values, known.last.named)
         elif isinstance(self.standing(key), Completed | Pruned):
