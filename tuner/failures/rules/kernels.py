@@ -64,6 +64,7 @@ RULES: tuple[Rule, ...] = (
         r"|CUDA_HOME environment variable is not set|(?:gcc|g\+\+|ninja): not found"
         r"|[Nn]inja is required|ld: cannot find",
         "The first compiler error is the cause; what ninja and the loader say repeats it.",
+        unless=r"^\s+raise ",
     ),
     rule(
         "compiler of one backend",
