@@ -199,3 +199,60 @@ def test_the_nights_wave_is_felt_by_the_wall_clock():
         for half in (0, 1)
     )
     assert up / down == pytest.approx((1 + 0.2 / math.pi) / (1 - 0.2 / math.pi), rel=0.02)
+
+
+class Arrivals(Loop):
+    """An open loop in simulated time: requests at `rate` a surface second, whoever waits."""
+
+    def __init__(self, made, rate, *, tokens):
+        super().__init__(made, 0, tokens=tokens)
+        self.gap_s, self.next_s = 1 / rate / SCALE, 0.0
+        self.there: list[tuple[float, int]] = []
+
+    def run(self, until_s):
+        while self.now_s < until_s:
+            due_s = self.pacer.next_s()
+            self.now_s = min(until_s, self.next_s, until_s if due_s is None else due_s)
+            for stream in self.pacer.advance(self.now_s):
+                self.got.append((self.now_s, stream.sent - stream.owner[0]))
+                stream.owner[0] = stream.sent
+            if self.now_s >= self.next_s:
+                self.send(self.tokens)
+                self.next_s += self.gap_s
+            self.there.append((self.now_s, self.pacer.running + self.pacer.queued))
+
+    def at_a_time(self, since_s):
+        """Running and waiting requests, on average over time."""
+        spans = [
+            ((after_s - at_s), number)
+            for (at_s, number), (after_s, _) in zip(self.there, self.there[1:], strict=False)
+            if at_s > since_s
+        ]
+        return sum(span_s * number for span_s, number in spans) / sum(span_s for span_s, _ in spans)
+
+
+@pytest.mark.parametrize(("point", "share"), [(1, 1.0), (1, 0.7), (2, 1.0)])
+def test_an_open_loop_runs_as_many_as_the_table_needs_for_its_rate(point, share):
+    """By Little's law: where the rate asks for the throughput of a point, its concurrency runs;
+    where for less, fewer do."""
+    tokens, wanted = 128, share * TABLE[point]["output_tok_s"]
+    loop = Arrivals(pacer(turnaround_s=0.0), wanted / tokens, tokens=tokens)
+    loop.run(100.0)
+    assert loop.tok_s(50.0) == pytest.approx(wanted, rel=0.02)
+    there = loop.at_a_time(50.0)
+    if share == 1.0:
+        assert there == pytest.approx(TABLE[point]["concurrency"], rel=0.1)
+    else:
+        assert 1 < there < 0.8 * TABLE[point]["concurrency"]
+
+
+def test_a_rate_beyond_the_pools_capacity_makes_a_queue_that_grows():
+    """Ten run at 38.03 tokens a second; what comes beyond that waits, and ever more does."""
+    tokens, rate = 128, 2 * 38.03 / 128
+    loop = Arrivals(pacer(max_running_requests=10, turnaround_s=0.0), rate, tokens=tokens)
+    loop.run(20.0)
+    first = loop.pacer.queued
+    loop.run(40.0)
+    assert loop.pacer.running == 10
+    assert loop.tok_s(20.0) == pytest.approx(38.03, rel=0.02)
+    assert loop.pacer.queued - first == pytest.approx(20.0 * SCALE * rate / 2, rel=0.05)

@@ -204,7 +204,8 @@ class Surface(Frozen):
     it waits, so that a rung of 1024 can run at 237. `max_events_per_s` bounds, in real time, how
     often tokens are sent: many streams send several tokens an event, with exact counts.
     `turnaround_s` (real) is how long a closed loop may take to send its next request without the
-    engine counting it: at a high `time_scale` a client's millisecond is none of the engine's.
+    engine counting it: at a high `time_scale` a client's millisecond is none of the engine's (an
+    open loop's answers would come that much too soon: say 0 for one).
     `resolved` is what the engine decides where a flag is null. `dead` flags are accepted and read
     by nothing: no other entry may name them. `seed` is that of the noise, together with the nonce
     of each launch.

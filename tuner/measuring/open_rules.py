@@ -8,6 +8,8 @@ from tuner.measuring.measurement import RungMeasurement
 from tuner.measuring.observed import Doubt, Observed
 
 LEFT_OUT_SHARE = 0.01
+AT_THE_EDGE = 2
+"""So many may be due a moment before the window ends and be sent a moment after it."""
 
 
 def offered(rung: RungMeasurement, seen: Observed, slos: Sequence[Slo]) -> list[Doubt]:
@@ -16,7 +18,7 @@ def offered(rung: RungMeasurement, seen: Observed, slos: Sequence[Slo]) -> list[
     if load is None or load.late_out == 0:
         return []
     share = load.late_out / load.due
-    if not load.unsent and (share <= LEFT_OUT_SHARE or load.late_out == 1):
+    if not load.unsent and (share <= LEFT_OUT_SHARE or load.late_out <= AT_THE_EDGE):
         return []
     limit = 0.0 if load.unsent else LEFT_OUT_SHARE
     waited = f", {load.unsent} of them never, since so many others waited" if load.unsent else ""
