@@ -12,6 +12,7 @@ from tuner.definitions.models import Objective
 from tuner.measuring.measurement import Distribution
 from tuner.verbs.measure import Measured, MeasuredRung
 from tuner.verbs.servers import Found
+from tuner.views.machine import known_rows
 from tuner.views.words import PER_USER, number, plain
 
 
@@ -134,6 +135,8 @@ def _table(result: Measured) -> Table:
         cells = [cell(rung) for rung in result.rungs]
         if any(said != "-" for said in cells):
             table.add_row(name, *cells)
+    for name, cells in known_rows([rung.measurement for rung in result.rungs]):
+        table.add_row(name, *cells)
     return table
 
 
@@ -160,39 +163,6 @@ def _late(rung: MeasuredRung) -> str:
     return "-" if load is None else f"{_number(load.late_ms)} / {_number(load.late_p99_ms)}"
 
 
-def _kv_usage(rung: MeasuredRung) -> str:
-    load = rung.measurement.engine_load
-    if load is None or load.kv_usage_mean is None:
-        return "-"
-    return f"{_share(load.kv_usage_mean)} / {_share(load.kv_usage_max)}"
-
-
-def _cached(rung: MeasuredRung) -> str:
-    load = rung.measurement.engine_load
-    return "-" if load is None else _share(load.prefix_found_share)
-
-
-def _engine(rung: MeasuredRung, name: str) -> str:
-    load = rung.measurement.engine_load
-    return "-" if load is None else _number(getattr(load, name))
-
-
-def _machine(rung: MeasuredRung, name: str) -> str:
-    machine = rung.measurement.machine
-    return "-" if machine is None else _number(getattr(machine, name))
-
-
-def _throttled(rung: MeasuredRung) -> str:
-    machine = rung.measurement.machine
-    shares = machine.throttled if machine else {}
-    return ", ".join(f"{why} {share:.0%}" for why, share in shares.items()) or "-"
-
-
-def _cores(rung: MeasuredRung) -> str:
-    machine = rung.measurement.machine
-    return "-" if machine is None else _share(machine.host_cpu_share)
-
-
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.0%}"
 
@@ -215,14 +185,4 @@ _WHERE_KNOWN: tuple[tuple[str, Callable[[MeasuredRung], str]], ...] = (
     ("goodput req/s", lambda rung: _number(rung.measurement.goodput_rps)),
     ("offered / answered req/s", _offered),
     ("sent late ms mean / p99", _late),
-    ("KV cache used mean / max", _kv_usage),
-    ("preempted", lambda rung: _engine(rung, "preempted")),
-    ("prompt tokens cached", _cached),
-    ("GPU power W", lambda rung: _machine(rung, "power_w")),
-    ("output tok/J", lambda rung: _machine(rung, "tok_per_joule")),
-    ("GPU clock MHz", lambda rung: _machine(rung, "clocks_mhz")),
-    ("GPU memory MB", lambda rung: _machine(rung, "memory_mb")),
-    ("GPU hottest C", lambda rung: _machine(rung, "temperature_c")),
-    ("GPU throttled", _throttled),
-    ("host's cores", _cores),
 )

@@ -14,6 +14,7 @@ from tuner.records import TrialRecord
 from tuner.verbs.inspect import Check, TrialView
 from tuner.verdicts.ledger import LedgerRow
 from tuner.views.asked import forgotten
+from tuner.views.machine import known_rows, unobserved
 from tuner.views.plan import Plan, PlannedPart
 from tuner.views.results import DeadEnd, StudyView, TrialRow
 from tuner.views.words import (
@@ -268,6 +269,7 @@ def show_trial(view: TrialView) -> None:
     out.print(*lines, sep="\n")
     if record.rungs:
         out.print(_rungs(view))
+        out.print(*_meanwhile(record.rungs), sep="\n")
     if row.extrapolated:
         out.print(LEGEND)
     for rung in record.rungs:
@@ -326,6 +328,18 @@ def _rungs(view: TrialView) -> Table:
             *(cell(rung) for _, cell in more),
         )
     return table
+
+
+def _meanwhile(rungs: Sequence[RungMeasurement]) -> list[Table | str]:
+    """What machine and engine did meanwhile, and what of it nobody could see."""
+    missing: list[Table | str] = [plain(words) for words in unobserved(rungs)]
+    rows = known_rows(rungs)
+    if not rows:
+        return missing
+    table = Table("at", *(rung.said for rung in rungs), box=None, show_edge=False)
+    for name, cells in rows:
+        table.add_row(name, *cells)
+    return [table, *missing]
 
 
 def _goodput(rung: RungMeasurement) -> str:

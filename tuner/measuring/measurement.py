@@ -102,6 +102,11 @@ class RungMeasurement(Frozen):
         return level_words(self.level, by_rate=self.request_rate is not None)
 
     @property
+    def tok_per_joule(self) -> float | None:
+        """Output tokens for each joule that the GPUs took; None where no power was observed."""
+        return None if self.machine is None else self.machine.tok_per_joule
+
+    @property
     def played(self) -> float:
         """How many streams there were in fact, or requests a second."""
         return self.level / self.factor if self.streams is None else self.streams

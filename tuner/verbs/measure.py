@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Literal, Protocol
@@ -28,6 +27,7 @@ from tuner.verbs.explain import EngineName
 from tuner.verbs.neighbours import subject_of
 from tuner.verbs.servers import Found, find, key_of
 from tuner.verdicts.score import slo_breaches
+from tuner.views.machine import unobserved
 
 
 class MeasuredRung(Frozen):
@@ -304,5 +304,4 @@ def _notes(server: Found, rungs: Sequence[MeasuredRung]) -> list[str]:
         notes.append(
             "through TLS or a proxy: timed by a stock client, whose own latency is in every number"
         )
-    unseen = (rung.measurement.machine.unobserved for rung in rungs if rung.measurement.machine)
-    return notes + list(dict.fromkeys(chain.from_iterable(unseen)))
+    return notes + unobserved(rung.measurement for rung in rungs)

@@ -21,7 +21,7 @@ from tuner.verdicts.score import score, slo_breaches
 from tuner.verdicts.standing import judged
 
 SCORE = "score"
-HIGHER_IS_BETTER = (*RATES, "input_tok_s", "goodput_rps")
+HIGHER_IS_BETTER = (*RATES, "input_tok_s", "goodput_rps", "tok_per_joule")
 METRICS = (*HIGHER_IS_BETTER, *(f"{name}.{stat}" for name in LATENCIES for stat in STATS))
 """What a rung measured, by the names that metrics are asked for with; latencies are better low."""
 

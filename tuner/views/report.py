@@ -14,6 +14,7 @@ from tuner.views import sections
 from tuner.views.compare import Comparison, comparison
 from tuner.views.export import Export, export
 from tuner.views.html import Html, Inside, element, page
+from tuner.views.machine import machine
 from tuner.views.results import Front, StudyView, front, study_view
 from tuner.views.sides import Side, baseline, front_runner
 
@@ -96,6 +97,7 @@ def written(found: Report) -> str:
         _section("Never again", sections.never_again(view)),
         _section("Noise and drift", sections.noise(view)),
         _section("Trade-offs", sections.trade_offs(found.front)),
+        _section("Beside the load", machine(found.baseline, found.runner, view.said)),
         _section("Trials", sections.trials(view)),
         _section("What was measured, and on what",
                  sections.environment(found.identity, found.machine, found.objective,
