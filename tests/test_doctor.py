@@ -324,7 +324,8 @@ def test_an_engine_that_is_installed_and_cannot_be_imported(
     assert checks["engine"] == ("ok", "sglang 9.9", "")
     assert checks["engine import"][0] == "fail"
     assert "could not be imported" in checks["engine import"][1]
-    assert checks["engine import"][2] == f"{python} -c 'import sglang' says why it cannot be imported"
+    says = f"{python} -c 'import sglang' says why it cannot be imported"
+    assert checks["engine import"][2] == says
 
 
 def test_a_flag_that_the_installed_engine_does_not_know(
