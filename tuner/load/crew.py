@@ -6,6 +6,7 @@ for all processes of a machine, so that their stamps can be put side by side.
 """
 
 import asyncio
+import os
 import subprocess
 import sys
 from array import array
@@ -139,6 +140,8 @@ class _Hand:
         self._broken: TunerError | None = None
         self._counts = Counts()
         self._loop.add_reader(self._pipe.fileno(), self._readable)
+        # A loop's reader made it non-blocking, and a large answer comes in pieces.
+        os.set_blocking(self._pipe.fileno(), True)
         self.tell(order)
 
     @property
