@@ -13,6 +13,7 @@ from tuner.verdicts.analysis import pareto_front, trials_frame
 from tuner.verdicts.arms import Arms
 from tuner.verdicts.decision import conclusion, finalists
 from tuner.verdicts.ledger import ledger
+from tuner.verdicts.limits import kept
 from tuner.verdicts.outputs import WRONG_OUTPUT, Outputs
 from tuner.verdicts.standing import judged
 
@@ -119,6 +120,11 @@ def test_what_was_not_compared_does_not_win_yet():
     found = conclusion(night(None), OBJECTIVE, "base")
     assert found.winner_key is None
     assert found.finalists[0].refused == "its output was not compared with the baseline's yet"
+
+
+def test_it_is_none_of_those_that_keep_the_limits():
+    assert kept(Arms(night(0.002), OBJECTIVE, "base")).within == 1
+    assert kept(Arms(night(0.8), OBJECTIVE, "base")).within == 0
 
 
 def test_too_few_launches_of_the_baseline_judge_nothing_and_say_so():
