@@ -1,6 +1,7 @@
 """The open loop against servers that are slow, mute, absent or at fault."""
 
 import asyncio
+import os
 import resource
 import socket
 import subprocess
@@ -107,6 +108,17 @@ def test_requests_are_dealt_over_all_servers_in_turn(truth):
     for timing in result.timings:
         tokens[timing.stream % 2] |= {count for _, count in timing.events[:-1]}
     assert tokens == {0: {2}, 1: {4}}
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core, one process")
+def test_two_processes_send_each_request_once_and_together_at_the_rate(truth):
+    result = played(f"{truth}/ttft_ms=20,interval_ms=2", plan(50.0, warmup_s=1.0, processes=2))
+    assert result.processes == 2
+    numbers = sorted(t.stream for t in result.timings)
+    assert numbers == sorted(set(numbers))
+    window = [t for t in result.timings if t.due_s and result.start_s < t.due_s <= result.end_s]
+    assert {t.stream % 2 for t in window} == {0, 1}
+    assert len(window) == pytest.approx(50, abs=4)
 
 
 def test_recorded_arrivals_come_with_their_lengths_in_their_order(truth):
