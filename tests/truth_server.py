@@ -4,6 +4,8 @@ Run as `python -m tests.truth_server PORT_FILE`. The first segment of a request'
 behave, as `name=value` pairs: `/ttft_ms=50,interval_ms=10,tokens=4/v1/completions`.
 
 * ttft_ms, interval_ms: when the first event and each further one is written
+* settles_s=S: it warms up: intervals are ten times as long at first, and as they should be S
+  seconds after the first request of this path
 * tokens: tokens per event
 * usage=each|last|none: where completion tokens are counted
 * split=N: every write goes out in pieces of N bytes
@@ -35,6 +37,7 @@ import httptools
 DEFAULTS = {
     "ttft_ms": "20",
     "interval_ms": "10",
+    "settles_s": "0",
     "tokens": "1",
     "usage": "each",
     "split": "0",
@@ -54,6 +57,8 @@ WORD_TOKENS = 2
 TEMPLATE = 5
 """What a chat's prompt takes: so much for each word, and so much around them."""
 ASKED: Counter[str] = Counter()
+FIRST: dict[str, float] = {}
+"""When each path was asked first."""
 CARD = {"id": "m", "object": "model", "max_model_len": 4096}
 LOG: list[dict[str, Any]] = []
 
@@ -111,6 +116,7 @@ class Truth(asyncio.Protocol):
             self.plain(404, b'{"detail": "Not Found"}')
             return
         ASKED[path] += 1
+        options["since"] = FIRST.setdefault(path, received)
         if 0 < int(options["refuse"]) <= ASKED[path]:
             options["fault"] = "503"
         self.task = asyncio.ensure_future(self.answer(options, rest, received))
@@ -172,9 +178,15 @@ class Truth(asyncio.Protocol):
             entry["events"].append((time.perf_counter(), entry["next_tokens"]))
             if options["style"] != "json":
                 self.event(self.payload(native, options, prompt, sent, wanted), options)
-            due += float(options["interval_ms"]) / 1000
+            due += self.interval_s(options)
         entry["next"] = None
         self.end(native, options, prompt, sent)
+
+    def interval_s(self, options):
+        settles_s = float(options["settles_s"])
+        passed_s = time.perf_counter() - options["since"]
+        cold = max(0.0, 1 - passed_s / settles_s) if settles_s else 0.0
+        return float(options["interval_ms"]) / 1000 * 10**cold
 
     def prompt(self, asked):
         if "messages" not in asked:

@@ -37,12 +37,13 @@ LONGEST_WINDOW = 4
 LEAST_WINDOW = 0.25
 """Of the window that was asked for, before precision may end it."""
 SLICES = 8
-RISE_S = 20
-"""Kendall's S of eight slices is at least that large in 0.7 % of trendless cases."""
+RISE_S = 16
+"""Kendall's S of eight slices is at least that large in 3 % of trendless cases. To be mistaken costs
+a slice; to open too early costs a window."""
 RISE_SHARE = 0.05
 LATEST = 2
-JUMP_T = 3.365
-"""5 degrees of freedom at 99 %, one-sided: of the slices before the latest."""
+JUMP_T = 2.571
+"""5 degrees of freedom at 97.5 %, one-sided: of the slices before the latest."""
 LEAST_EVENTS = 5
 """In a slice on average: with fewer, a single event is a rise. They are waited for, and where they
 do not come nothing is held against the warm-up."""

@@ -7,8 +7,10 @@ from tuner.measuring.measurement import RungMeasurement
 from tuner.measuring.observed import Doubt, Observed
 
 LATE_SHARE = 0.01
+TRIAL_LATE_SHARE = 0.03
 """Of a request's time, spent between an answer's end and the next request on its stream: so much
-less load is offered than was asked for."""
+less load is offered than was asked for. A night compares launches that are late alike: there as
+much may be as the whole band, which a lateness must fill to look like an effect."""
 CPU_SHARE = 0.95
 UNSTAMPED_CPU_SHARE = 0.8
 BUSY_SHARE = 0.5
@@ -19,8 +21,8 @@ HINDERED_SHARE = 0.25
 STARVED_SHARE = 0.75
 """Of the window, spent ready to run without a core to run on. Beside a busy loop on its own core a
 client waits for half of it, and its stamps are right to a percent all the same: a night notes that
-and goes on. At three quarters it has a core for a quarter of what it wants, and so has whatever else
-of the host serves."""
+and goes on. At three quarters it has a core for a quarter of what it wants, and so has whatever
+else of the host serves."""
 TOGETHER_SHARE = 0.05
 """Of events, read with a later one by a busy client: their gaps are guesses, and one in twenty is
 the 95th percentile."""
@@ -29,20 +31,29 @@ REACHED_SHARE = 0.95
 
 def lateness(rung: RungMeasurement, seen: Observed, slos: Sequence[Slo]) -> list[Doubt]:
     """Each stream asks again at once: a client that is late offers less load than it says."""
+    return _late(rung, seen, LATE_SHARE)
+
+
+def trial_lateness(rung: RungMeasurement, seen: Observed, slos: Sequence[Slo]) -> list[Doubt]:
+    """Streams of a trial ask again as soon as those of the launches that it is held against."""
+    return _late(rung, seen, TRIAL_LATE_SHARE)
+
+
+def _late(rung: RungMeasurement, seen: Observed, limit: float) -> list[Doubt]:
     if not seen.cycle_ms or seen.late_ms is None:
         return []
     share = seen.late_ms / seen.cycle_ms
-    if share <= LATE_SHARE:
+    if share <= limit:
         return []
     return [
         Doubt.of(
             "lateness",
             rung.said,
             share,
-            LATE_SHARE,
+            limit,
             f"streams asked again {seen.late_ms:.3g} ms late on average (p99 "
             f"{seen.late_p99_ms:.3g} ms), {share:.1%} of a request's {seen.cycle_ms:.4g} ms, at "
-            f"most {LATE_SHARE:.0%} may be",
+            f"most {limit:.0%} may be",
             "Give the client a core of its own, or run it on another machine.",
         )
     ]

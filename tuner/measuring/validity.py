@@ -20,6 +20,7 @@ from tuner.measuring.client_rules import (
     reached,
     starved,
     together,
+    trial_lateness,
 )
 from tuner.measuring.machine_rules import memory, shared, throttled
 from tuner.measuring.measurement import RungMeasurement
@@ -50,7 +51,7 @@ RULES: tuple[Rule, ...] = (
 )
 TRIAL_RULES: tuple[Rule, ...] = (
     percentiles,
-    lateness,
+    trial_lateness,
     client_cpu,
     starved,
     together,
