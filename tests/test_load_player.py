@@ -6,7 +6,6 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -368,20 +367,6 @@ def test_the_engines_load_is_sampled_through_the_window(truth):
     load = measured(result, 2).engine_load
     assert load is not None
     assert (load.running_mean, load.queued_max) == (3, 1)
-
-
-def test_what_is_done_afterwards_is_done_under_load_and_leaves_the_window_alone(truth):
-    async def afterwards() -> None:
-        await asyncio.sleep(0.6)
-
-    target = Target(base_url=f"{truth}/interval_ms=5", api="completions", model="m")
-    result = run(play(target, plan(4, window_s=0.5), afterwards=afterwards))
-    assert 0.5 <= result.end_s - result.start_s < 1.0
-    late = [timing for timing in result.timings if timing.sent_s > result.end_s + 0.2]
-    assert late, "the load went on"
-    only = [timing for timing in result.timings if timing not in late]
-    whole, without = measured(result, 4), measured(replace(result, timings=tuple(only)), 4)
-    assert whole.output_tok_s == without.output_tok_s
 
 
 def test_a_bug_in_the_probe_is_raised_not_swallowed(truth):

@@ -16,6 +16,8 @@ _LONGEST_BACKOFF_S = 1.0
 _SPREAD_PER_STREAM_S = 0.005
 _LONGEST_SPREAD_S = 2.0
 _CONNECTS_AT_ONCE = 64
+_QUEUED_SHARE = 0.25
+"""More streams than this that wait for their first token wait for a place, not for a prefill."""
 
 
 class ClosedLoop:
@@ -45,6 +47,7 @@ class ClosedLoop:
         self._asker = Asker(target, prompts_for(target, plan, index=share.index, of=share.of))
         self._failures = dict.fromkeys(own, 0)
         self._silent = list(own)
+        self._ended: set[int] = set()
 
     @property
     def asked(self) -> Sequence[Asked]:
@@ -103,6 +106,15 @@ class ClosedLoop:
             for stream in self._channels:
                 group.create_task(self._stream(stream))
 
+    def ease(self) -> None:
+        """End the streams that have heard nothing of their answer yet, where those are so many that
+        they wait in a queue."""
+        waiting = [s for s in self._channels if not self._channels[s].pieces]
+        if len(waiting) > _QUEUED_SHARE * len(self._channels) and len(waiting) > 1:
+            self._ended.update(waiting)
+            for stream in waiting:
+                self._channels[stream].cut()
+
     def cut(self) -> None:
         """Leave what is under way unfinished, at once."""
         for channel in self._channels.values():
@@ -116,7 +128,7 @@ class ClosedLoop:
     async def _stream(self, stream: int) -> None:
         await self._ending.pause(self._start_delay_s(stream))
         index = 0
-        while not self._ending.over:
+        while not self._ending.over and stream not in self._ended:
             asking = self._lengths.next() if index else self._lengths.first(stream)
             question = self._asker.question(asking)
             channel = self._channels[stream]

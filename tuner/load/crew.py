@@ -85,6 +85,10 @@ class Crew:
         """The window opens, or ends."""
         self._tell("mark")
 
+    def ease(self) -> None:
+        """Take back what waits in a queue."""
+        self._tell("ease")
+
     async def stop(self) -> None:
         """Make no further request and leave what is under way unfinished."""
         await self._all("stop")

@@ -97,6 +97,9 @@ class OpenLoop:
                     continue
                 group.create_task(self._send(channel, question, number, due_s))
 
+    def ease(self) -> None:
+        """Nothing: what comes when it comes is nobody's to take back."""
+
     def cut(self) -> None:
         """Leave what is under way unfinished, at once."""
         self._pool.cut()

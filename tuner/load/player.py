@@ -43,7 +43,7 @@ async def play(
     wait, or the pace's longest warm-up passed. Failures are in the timings; the window is cut short
     once nobody answers. `probe` says how many requests run and wait in the engine, asked a few
     times a second during the window. `afterwards` is done once the window has ended, under the same
-    load, which then goes on for it.
+    load, which then goes on for it, but for streams that wait in a queue of the engine.
 
     Raises: HttpProtocolError where the target's URL cannot be read.
     """
@@ -106,6 +106,7 @@ class _Rung:
             await self._window()
             self._players.mark()
             if afterwards is not None and not self._players.counts().over:
+                self._players.ease()
                 await afterwards()
         finally:
             self._ending.now()

@@ -85,6 +85,10 @@ class Players(Protocol):
         """The window opens, or ends: what is used of a core is counted between the two."""
         ...
 
+    def ease(self) -> None:
+        """Take back what waits in a queue: a further request need not wait for all of it."""
+        ...
+
     async def stop(self) -> None:
         """Make no further request and leave what is under way unfinished."""
         ...
@@ -133,6 +137,10 @@ class Solo:
     def mark(self) -> None:
         """The window opens, or ends."""
         self._marks.append(_Use.now())
+
+    def ease(self) -> None:
+        """Take back what waits in a queue."""
+        self._source.ease()
 
     async def stop(self) -> None:
         """Make no further request and leave what is under way unfinished."""

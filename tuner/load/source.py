@@ -117,6 +117,11 @@ class Source(Protocol):
         """Make requests until the load is over."""
         ...
 
+    def ease(self) -> None:
+        """Take back what waits in a queue, so that the engine is as full as before and a further
+        request need not wait for all of them."""
+        ...
+
     def cut(self) -> None:
         """Leave what is under way unfinished, at once."""
         ...

@@ -47,6 +47,8 @@ async def _obey(pipe: Connection, solo: Solo, words: asyncio.Queue[str | Span]) 
             telling = asyncio.create_task(_tell(pipe, solo))
         elif word == "mark":
             solo.mark()
+        elif word == "ease":
+            solo.ease()
         elif word == "stop":
             if telling is not None:
                 telling.cancel()
