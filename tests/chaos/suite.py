@@ -1,0 +1,214 @@
+"""Nights with faults: one after another is inflicted on a launch under way, and all is checked."""
+
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tests.chaos.faults import Fault, Gone, inflict
+from tests.chaos.night import Kind, Night
+from tests.chaos.truth import doubtful, repeated
+from tests.chaos.witness import Seen, Witness, late
+
+LIMIT_S = 240.0
+"""A night that shows no progress for so long has stopped."""
+LAST_LAUNCHES: Mapping[Kind, int] = {"bare": 3, "contained": 2, "vllm": 1}
+_POLL_S = 0.05
+_TRIES = 40
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of one fault. `gone_s` is how long the servers of then took to go, None where they
+    had not to; `run_ended` how the run ended because of it; `broken` what must not have been."""
+
+    fault: Fault
+    gone_s: float | None = None
+    run_ended: int | None = None
+    survived: str = ""
+    broken: list[str] = field(default_factory=list)
+
+
+class Suite:
+    """Faults on one night after another, until there are none left."""
+
+    def __init__(self, kind: Kind, *, seed: int, trials: int = 40) -> None:
+        self.rng = random.Random(seed)
+        self.night = Night(kind, trials=trials)
+        self.witness = Witness(self.night.run_root)
+        self.records = b""
+        self.finished = False
+
+    def close(self) -> None:
+        """End the night and give back what it had."""
+        self.witness.close()
+        self.night.close()
+
+    def inflict(self, faults: Iterator[Fault]) -> Iterator[Result]:
+        """Inflict faults for as long as the night goes on."""
+        for fault in faults:
+            result = Result(fault)
+            try:
+                if not self._inflict_one(fault, result):
+                    return
+            except Stopped as error:
+                result.broken.append(str(error))
+            yield result
+            if result.broken and self.night.run is None and self.finished:
+                return
+
+    def finish(self) -> list[str]:
+        """Let the night come to its end; what is wrong with it."""
+        broken = []
+        if not self.finished:
+            self.night.shorten(LAST_LAUNCHES[self.night.kind])
+        for _ in range(3):
+            try:
+                self._await(lambda: self.finished or self.night.run is None, "the night ends")
+            except Stopped as error:
+                return [str(error)]
+            if self.finished:
+                break
+            self._start()
+        if not self.finished:
+            broken.append(f"the night does not finish: {self.night.ended}\n{self.night.said()}")
+        broken += self._lost() + late(self.witness.all(), _now())
+        broken += [f"{seen.tag} is left at the end" for seen in self.witness.alive()]
+        records = self.night.records()
+        broken += doubtful(records, true_to_surface=self.night.kind != "vllm") + repeated(records)
+        return broken
+
+    def _inflict_one(self, fault: Fault, result: Result) -> bool:
+        """Whether the night was still on."""
+        server = self._launch_under_way()
+        if server is None:
+            return False
+        self._pause(fault.delay_s)
+        for _ in range(_TRIES):
+            server = self._launch_under_way()
+            if server is None:
+                return False
+            before, there, begun_s = len(self.night.records()), self.witness.alive(), _now()
+            try:
+                end = inflict(fault, self.night, server)
+            except Gone:
+                self._pause(_POLL_S)
+                continue
+            break
+        else:
+            raise Stopped(f"{fault.target} is never there")
+        try:
+            self._hold(fault)
+        finally:
+            end()
+        self._follow(fault, result, before)
+        self._judge_gone(result, there, begun_s)
+        result.broken += self._lost()
+        return True
+
+    def _hold(self, fault: Fault) -> None:
+        end_s = time.monotonic() + fault.hold_s
+        while time.monotonic() < end_s:
+            if fault.action == "disk full" and self.night.code() is not None:
+                return
+            time.sleep(_POLL_S)
+
+    def _follow(self, fault: Fault, result: Result, before: int) -> None:
+        """Wait until the night goes on after the fault, by itself or by the next run."""
+        self._await(lambda: self._progress(before), f"progress after {fault.words}")
+        if self.night.run is not None or self.finished:
+            result.survived = "the night went on"
+            return
+        result.run_ended = self.night.ended[-1]
+        result.survived = f"ended with {result.run_ended}, continued"
+        if not fault.may_end_run:
+            result.broken.append(f"the run ended with {result.run_ended}:\n{self.night.said()}")
+        if any(seen.both for seen in self.witness.alive()) and self.rng.random() < 0.5:
+            self.night.doctor()
+            result.survived += " after doctor"
+            result.broken += self._still_there("doctor")
+        self._start()
+        self._await(lambda: self.night.run is None or self._launched(), "the next run launches")
+        result.broken += self._still_there("the next run")
+
+    def _still_there(self, whom: str) -> list[str]:
+        return [
+            f"{seen.tag} survived {whom}: {seen.alive}"
+            for seen in self.witness.alive()
+            if seen.both
+        ]
+
+    def _progress(self, before: int) -> bool:
+        self._note_end()
+        if self.night.run is None:
+            return True
+        new = self.night.records()[before:]
+        return any(record.outcome != "interrupted" for record in new)
+
+    def _judge_gone(self, result: Result, there: Sequence[Seen], begun_s: float) -> None:
+        if result.fault.frees:
+            self._await(lambda: all(not seen.alive for seen in there), "the server goes")
+            result.gone_s = max(seen.gone_s or begun_s for seen in there) - begun_s
+        early = [seen for seen in there if seen.lost_early]
+        result.broken += late(there, _now())
+        result.broken += [f"{seen.tag} went before its lease ended" for seen in early]
+
+    def _lost(self) -> list[str]:
+        """Records that were there and are not any more."""
+        found = self.night.whole_lines()
+        kept = found.startswith(self.records)
+        self.records = found
+        return [] if kept else ["records were lost or changed"]
+
+    def _launch_under_way(self) -> Seen | None:
+        """The server of a launch; starts the run where none goes on. None once all is over."""
+        for _ in range(3):
+            if self.night.run is None and not self.finished:
+                self._start()
+            self._await(
+                lambda: self.night.run is None or self.finished or self._launched(), "a launch"
+            )
+            if self.finished:
+                return None
+            self.witness.look()
+            servers = [seen for seen in self.witness.alive() if not seen.doomed_s]
+            if self.night.run is not None and servers:
+                return servers[-1]
+        raise Stopped(f"no launch begins: {self.night.ended}\n{self.night.said()}")
+
+    def _launched(self) -> bool:
+        self._note_end()
+        return any(seen.doomed_s is None and seen.leader for seen in self.witness.alive())
+
+    def _note_end(self) -> None:
+        if self.night.code() in (0, 3):
+            self.finished = True
+
+    def _start(self) -> None:
+        self.night.start()
+
+    def _pause(self, duration_s: float) -> None:
+        time.sleep(duration_s)
+        self._note_end()
+
+    def _await(self, condition: Callable[[], object], what: str) -> None:
+        end_s = time.monotonic() + LIMIT_S
+        while not condition():
+            self._note_end()
+            if time.monotonic() > end_s:
+                raise Stopped(f"{what}: not within {LIMIT_S:.0f} s\n{self.night.said()}")
+            time.sleep(_POLL_S)
+
+
+class Stopped(Exception):
+    """Something that must come did not."""
+
+
+def said(text: str) -> None:
+    """Progress, for whoever watches."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _now() -> float:
+    return time.monotonic()
