@@ -11,6 +11,7 @@ from tuner.measuring.machine import MachineUse
 from tuner.measuring.measurement import Distribution, RequestTiming, RungMeasurement
 from tuner.measuring.observed import Doubt, Observed
 from tuner.measuring.observing import observe
+from tuner.measuring.open_load import OpenLoad
 from tuner.measuring.validity import RULES, TRIAL_RULES, doubts, trial_doubts
 
 
@@ -356,3 +357,26 @@ def test_events_of_one_read_are_counted():
     events = ((1.0, 1), (1.1, 1), (1.1, 1), (1.2, 1), (5.0, 1))
     found = observe([request(0, 0, 0.9, None, events=events)], start_s=0.0, end_s=2.0)
     assert found.together == pytest.approx(1 / 3)
+
+
+def test_a_server_that_lets_too_few_in_has_itself_to_blame():
+    """Of an open loop on trial: its throughput and its latencies say it, and the load was sent."""
+    load = OpenLoad(
+        due=100,
+        due_rps=10.0,
+        sent_rps=8.0,
+        answered_rps=8.0,
+        late_out=20,
+        unsent=20,
+        late_ms=1.0,
+        late_p99_ms=2.0,
+        late_share=0.001,
+        under_way_first=10.0,
+        under_way_last=10.0,
+        growth_rps=0.0,
+    )
+    measured = rung(concurrency=None, request_rate=10.0, open_load=load)
+    assert "offered" in [doubt.rule for doubt in doubts(measured, seen()) if doubt.voids]
+    assert not [doubt for doubt in trial_doubts(measured, seen()) if doubt.voids]
+    kept_waiting = measured.model_copy(update={"open_load": load.model_copy(update={"unsent": 0})})
+    assert [d.rule for d in trial_doubts(kept_waiting, seen()) if d.voids] == ["offered"]

@@ -38,8 +38,8 @@ LEAST_WINDOW = 0.25
 """Of the window that was asked for, before precision may end it."""
 SLICES = 8
 RISE_S = 16
-"""Kendall's S of eight slices is at least that large in 3 % of trendless cases. To be mistaken costs
-a slice; to open too early costs a window."""
+"""Kendall's S of eight slices is at least that large in 3 % of trendless cases. To be mistaken
+costs a slice; to open too early costs a window."""
 RISE_SHARE = 0.05
 LATEST = 2
 JUMP_T = 2.571

@@ -37,6 +37,13 @@ def offered(rung: RungMeasurement, seen: Observed, slos: Sequence[Slo]) -> list[
     ]
 
 
+def trial_offered(rung: RungMeasurement, seen: Observed, slos: Sequence[Slo]) -> list[Doubt]:
+    """What was due was sent, but for what a configuration answers too slowly to let in: that is its
+    own doing, and stands in its throughput and its latencies."""
+    load = rung.open_load
+    return [] if load is None or load.unsent else offered(rung, seen, slos)
+
+
 def sent_late(rung: RungMeasurement, seen: Observed, slos: Sequence[Slo]) -> list[Doubt]:
     """Requests are sent when they are due: what the client was late is in every latency."""
     load = rung.open_load
