@@ -3,7 +3,7 @@
 An engine's own module holds only its names: flags, endpoints, metrics, log lines.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from tuner.definitions.models import Value
@@ -31,7 +31,6 @@ from tuner.flags.probe import ask
 from tuner.flags.record import recorded
 from tuner.hosts.containers import Runtime
 from tuner.http.exposition import gauges
-from tuner.measuring.fidelity import TokenScore
 
 if TYPE_CHECKING:
     from tuner.http.client import Http
@@ -387,15 +386,3 @@ class CommonEngine:
         except HttpStatusError:
             return None
         return token_ids(answer.get("tokens") if isinstance(answer, dict) else None, "/tokenize")
-
-    async def continuation(
-        self, http: "Http", prompt: Sequence[int], tokens: int, timeout_s: float
-    ) -> list[int]:
-        """The ids of so many greedy tokens after a prompt. Raises HttpError."""
-        raise NotImplementedError
-
-    async def scores(
-        self, http: "Http", prompt: Sequence[int], output: Sequence[int]
-    ) -> list[TokenScore]:
-        """How likely the server finds each token of an output. Raises HttpError."""
-        raise NotImplementedError
