@@ -1,0 +1,200 @@
+"""`tuner measure` beside `vllm bench serve`, on one running vLLM, in turn.
+
+    python -m tests.benchmarks.bench_serve http://127.0.0.1:8000 \\
+        --python studies/vllm-cpu/engine/bin/python --model studies/vllm-cpu/models/dense
+
+Both ask for the same lengths at the same concurrency, whichever was first is second in the next
+repeat. Their number of requests fills about the window that ours measures, in whole waves. Their
+client is what its own `vllm bench serve` calls, in the engine's environment, with a seed of its own
+in each repeat: with one seed the server would know all prompts from the second repeat on.
+"""
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+_THEIRS = """\
+import argparse
+from vllm.benchmarks.serve import add_cli_args, main
+parser = argparse.ArgumentParser()
+add_cli_args(parser)
+main(parser.parse_args())
+"""
+_LIMIT_S = 600
+_LEAST_WAVES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What is measured, and with whose client beside ours; `seconds` is about how long each."""
+
+    url: str
+    python: Path
+    model: str
+    input_tokens: int = 64
+    output_tokens: int = 64
+    seconds: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One client's numbers of one repeat."""
+
+    output_tok_s: float
+    ttft_p50_ms: float
+    requests: int
+    reasons: Sequence[str] = ()
+
+
+@dataclass(slots=True)
+class Compared:
+    """All repeats at one concurrency."""
+
+    concurrency: int
+    ours: list[Measured] = field(default_factory=list)
+    theirs: list[Measured] = field(default_factory=list)
+
+    def both(self, name: str) -> tuple[list[float], list[float]]:
+        """A number of each repeat, ours and theirs."""
+        return [getattr(m, name) for m in self.ours], [getattr(m, name) for m in self.theirs]
+
+    def ratio(self, name: str) -> float:
+        """Ours over theirs: the median of the repeats' ratios, each of one pair."""
+        return median(a / b for a, b in zip(*self.both(name), strict=True))
+
+    def agrees(self, name: str, slack: float = 0.0) -> bool:
+        """Whether the repeats of the one and of the other overlap, each drawn out by a share."""
+        ours, theirs = self.both(name)
+        return min(ours) <= max(theirs) * (1 + slack) and min(theirs) <= max(ours) * (1 + slack)
+
+
+def compare(setup: Setup, concurrency: Sequence[int], repeats: int) -> list[Compared]:
+    """Measure in turn. Raises CalledProcessError where their client fails."""
+    found = [Compared(level) for level in concurrency]
+    for each in found:
+        pace = _ours(setup, each.concurrency)  # a rehearsal, which also warms the server up
+        requests = _requests(setup, each.concurrency, pace)
+        for repeat in range(repeats):
+            for mine in (True, False) if repeat % 2 else (False, True):
+                if mine:
+                    each.ours.append(_ours(setup, each.concurrency))
+                else:
+                    each.theirs.append(_theirs(setup, each.concurrency, requests, seed=repeat))
+            print(*_lines(each, repeat), sep="\n", file=sys.stderr, flush=True)
+    return found
+
+
+def _requests(setup: Setup, concurrency: int, pace: Measured) -> int:
+    wanted = pace.output_tok_s * setup.seconds / setup.output_tokens
+    return concurrency * max(_LEAST_WAVES, math.ceil(wanted / concurrency))
+
+
+def _ours(setup: Setup, concurrency: int) -> Measured:
+    lengths = ("--input-tokens", setup.input_tokens, "--output-tokens", setup.output_tokens)
+    load = ("--concurrency", concurrency, *lengths, "--window", setup.seconds)
+    words = [sys.executable, "-m", "tuner", "measure", setup.url, "--json", *map(str, load)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
+    if not done.stdout:
+        raise subprocess.CalledProcessError(done.returncode, words, stderr=done.stderr)
+    document = json.loads(done.stdout)
+    (rung,) = (rung["measurement"] for rung in document["rungs"])
+    return Measured(
+        output_tok_s=rung["output_tok_s"],
+        ttft_p50_ms=rung["ttft_ms"]["p50"],
+        requests=rung["requests_completed"],
+        reasons=document["reasons"],
+    )
+
+
+def _theirs(setup: Setup, concurrency: int, requests: int, *, seed: int) -> Measured:
+    with tempfile.TemporaryDirectory() as folder:
+        options: dict[str, Any] = {
+            "backend": "openai",
+            "base-url": setup.url,
+            "endpoint": "/v1/completions",
+            "model": setup.model,
+            "dataset-name": "random",
+            "random-input-len": setup.input_tokens,
+            "random-output-len": setup.output_tokens,
+            "max-concurrency": concurrency,
+            "num-prompts": requests,
+            "temperature": 0,
+            "seed": 1000 + seed,
+            "result-dir": folder,
+            "result-filename": "result.json",
+        }
+        words = [str(setup.python), "-c", _THEIRS, "--ignore-eos", "--save-result"]
+        words += ["--disable-tqdm", *(f"--{name}={value}" for name, value in options.items())]
+        subprocess.run(words, capture_output=True, text=True, timeout=_LIMIT_S, check=True)
+        result = json.loads((Path(folder) / "result.json").read_text())
+    return Measured(
+        output_tok_s=result["output_throughput"],
+        ttft_p50_ms=result["median_ttft_ms"],
+        requests=result["completed"],
+    )
+
+
+def _lines(each: Compared, repeat: int) -> list[str]:
+    pairs = (("tuner", each.ours[-1]), ("vllm bench", each.theirs[-1]))
+    return [
+        f"at {each.concurrency}, {repeat + 1}: {name} {m.output_tok_s:.1f} tok/s, "
+        f"TTFT p50 {m.ttft_p50_ms:.1f} ms, {m.requests} requests {'; '.join(m.reasons)}"
+        for name, m in pairs
+    ]
+
+
+def table(found: Sequence[Compared]) -> str:
+    """Medians with the least and the most of the repeats, and the paired ratio."""
+    lines = [
+        "| concurrency | | tuner measure | vllm bench serve | ratio | repeats overlap |",
+        "|---|---|---|---|---|---|",
+    ]
+    for each in found:
+        for name, said in (("output_tok_s", "output tok/s"), ("ttft_p50_ms", "TTFT p50 ms")):
+            cells = [_spread(values) for values in each.both(name)]
+            overlap = "yes" if each.agrees(name) else "no"
+            cells += [f"{each.ratio(name):.3f}", overlap]
+            lines.append(f"| {each.concurrency} | {said} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
+
+
+def main() -> None:
+    """Compare, and print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("url")
+    parser.add_argument("--python", type=Path, required=True, help="the engine's interpreter")
+    parser.add_argument("--model", required=True, help="as the server calls it, with a tokenizer")
+    parser.add_argument("--concurrency", default="1,4,16")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--input-tokens", type=int, default=64)
+    parser.add_argument("--output-tokens", type=int, default=64)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    given = parser.parse_args()
+    setup = Setup(
+        url=given.url,
+        python=given.python,
+        model=given.model,
+        input_tokens=given.input_tokens,
+        output_tokens=given.output_tokens,
+        seconds=given.seconds,
+    )
+    levels = [int(level) for level in given.concurrency.split(",")]
+    print(table(compare(setup, levels, given.repeats)))
+
+
+if __name__ == "__main__":
+    main()
