@@ -52,7 +52,10 @@ class Trial:
     def run(self, surface: dict[str, Any] | None = None, **changes: Any):
         (self.folder / "surface.yaml").write_text(json.dumps({**SURFACE, **(surface or {})}))
         engine = EngineDefinition(
-            name="rehearsal", surface="surface.yaml", ready_timeout_s=changes.pop("patience_s", 60)
+            name="rehearsal",
+            surface="surface.yaml",
+            ready_timeout_s=changes.pop("patience_s", 60),
+            stall_timeout_s=changes.pop("stall_s", 120),
         )
         launch = LaunchSpec(
             engine=engine, model="m", folder=self.folder, flags=changes.pop("flags", {})
@@ -94,6 +97,12 @@ def test_a_healthy_launch_climbs_the_ladder_and_is_read_back(trial):
     assert record.rungs[0].output_tok_s == pytest.approx(40, rel=0.15)
     assert record.rungs[1].output_tok_s == pytest.approx(160, rel=0.15)
     assert record.rungs[1].tok_s_per_gpu == pytest.approx(80, rel=0.15)
+    seen, load = record.rungs[1].machine, record.rungs[1].engine_load
+    assert seen is not None
+    assert 0 < (seen.host_cpu_share or 0) <= 1
+    assert (seen.power_w, seen.foreign_pids) == (None, [])  # of a rehearsal no GPU is looked at
+    assert load is not None
+    assert load.running_max >= 7
     assert record.effective
     assert record.effective_key
     assert record.ready_s is not None
