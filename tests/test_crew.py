@@ -178,12 +178,13 @@ run(play(target, plan(4, processes=2, window_s=60.0)))
 @TWO_CORES
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_processes_die_with_the_one_that_started_them(truth, number):
+    log_of(truth)
     command = [sys.executable, "-c", _PLAYS, f"{truth}/interval_ms=10"]
     with subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.DEVNULL) as parent:
         try:
             until(lambda: len(children_of(parent.pid)) == 2)
             workers = children_of(parent.pid)
-            time.sleep(1.0)
+            until(lambda: log_of(truth))  # they play
             assert all(map(alive, workers))
             parent.send_signal(number)
             until(lambda: not any(map(alive, workers)))

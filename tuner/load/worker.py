@@ -22,6 +22,8 @@ def main() -> None:
             run(_serve(pipe, pipe.recv()))
         except TunerError as exc:
             pipe.send(Broken(exc))
+        except (EOFError, BrokenPipeError):
+            return  # who gave the order is gone
 
 
 async def _serve(pipe: Connection, order: Order) -> None:
