@@ -22,10 +22,30 @@ _COMMON = {"enable", "disable", "max", "min", "num", "size", "path", "paths", "b
 _COMMON |= {"model", "file", "config"}
 _UNTOLD = ("model", "model-path", "served-model-name", "host")
 _MODELS = ("model", "model-path")
+_READING: tuple[str, ...] = (
+    "hf-overrides",
+    "json-model-override-args",
+    "load-format",
+    "config-format",
+    "hf-config-path",
+    "model-impl",
+    "model-loader-extra-config",
+    "quantization",
+    "revision",
+    "tokenizer",
+    "tokenizer-mode",
+    "tokenizer-path",
+    "tokenizer-revision",
+    "speculative",
+    "lora",
+)
+"""What has files read that were not read before, or read in another way."""
 _PLAIN = ("auto", "none", "true", "false", "float16", "bfloat16")
 _SAID = re.compile(r"(?:server_args=(?:ServerArgs\(|\{)|non-default args: \{)(.*)")
 _ARGUMENT = re.compile(r"'?\b([a-z]\w+)'?(?:=|: )('[^']*'|-?\d+\.\d+|-?\d+|True|False|None)")
 _JSON_TEXT = re.compile(r': ?"([^"]+)"')
+_JSON_KEY = re.compile(r'"(\w+_\w+)" ?:')
+"""A key of one word is a word like any other."""
 _CLASS_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _WORDS: Mapping[str, Value] = {"True": True, "False": False, "None": None}
 
@@ -97,7 +117,10 @@ def quoted_in(text: str, flags: Mapping[str, Value]) -> list[str]:
 
 
 def variables_named_in(text: str, flags: Mapping[str, Value]) -> list[str]:
-    """The launched variables that a message itself names, or whose value it quotes."""
+    """The launched variables that a message itself names, or whose value it quotes; a path to the
+    model is not a quotation of the folder that it is in."""
+    for model in (flags.get(name) for name in _MODELS):
+        text = text.replace(str(model), "") if model else text
     return [
         name
         for name, value in flags.items()
@@ -110,7 +133,7 @@ def _is_quoted(name: str, value: Value, text: str) -> bool:
     if not isinstance(value, str) or name in _UNTOLD:
         return False
     return any(
-        re.search(rf"(?<![\w/-]){re.escape(part)}{_end(part)}", text, re.I)
+        re.search(rf"(?:(?<![\w/-])|(?<=://)){re.escape(part)}{_end(part)}", text, re.I)
         for part in _parts(value)
         if part.lower() not in _PLAIN and len(part) >= 3
     )
@@ -126,7 +149,7 @@ def _parts(value: str) -> list[str]:
     class that is to be imported."""
     parts = [value]
     if value.startswith(("{", "[")):
-        parts += _JSON_TEXT.findall(value)
+        parts += _JSON_TEXT.findall(value) + _JSON_KEY.findall(value)
     elif _CLASS_NAME.fullmatch(value):
         parts.append(value.partition(".")[0])
     elif "=" in value:
@@ -206,6 +229,12 @@ def usual(groups: Sequence[tuple[str, ...]], flags: Mapping[str, Value], engine:
     at = 1 if engine == "vllm" else 0
     choices = (spellings(concept) for concept in groups[0])
     return [names[min(at, len(names) - 1)] for names in choices]
+
+
+def altering(new: Sequence[str]) -> list[str]:
+    """Of the flags that are new those that have the model read otherwise than before."""
+    names = {name for concept in _READING for name in spellings(concept)}
+    return [name for name in new if canonical(name) in names]
 
 
 def narrow(suspects: Iterable[str], new: Sequence[str]) -> list[str]:

@@ -20,6 +20,7 @@ from tuner.failures.log_phases import phase_of as phase_of
 from tuner.failures.rules import CLASSES, EXITS, FATAL, SILENT_CHILD
 from tuner.failures.rules.names import flag_of
 from tuner.failures.rules.rule import Action as Action
+from tuner.failures.rules.rule import Rule
 from tuner.frozen import Frozen
 
 _NONE: Mapping[str, Value] = MappingProxyType({})
@@ -30,6 +31,7 @@ _DISTRIBUTED = re.compile(
 _CAUSE_CHARS = 400
 _TRACED = ("arg_validation", "divisibility", "engine_exception")
 """Classes whose traceback shows which argument was looked at."""
+_ALTERED = "Take the flag back, or correct it: without it the model could be read."
 _ASKED = (-15, 143, -2, 130)
 """Exit codes of a server that was told to stop."""
 
@@ -212,6 +214,18 @@ def _explained(
     nearest: Mapping[str, Value] | None,
 ) -> Failure:
     rule = hit.rule
+    altering = _altering(rule, flags, nearest)
+    if altering:
+        return verdict(
+            rule.kind,
+            reading.cause(hit)[:_CAUSE_CHARS],
+            engine=reading.engine,
+            phase=PHASES[hit.stage],
+            blame=altering,
+            action="never",
+            advice=_ALTERED,
+            exit_code=exit_code,
+        )
     return verdict(
         rule.kind,
         reading.cause(hit)[:_CAUSE_CHARS],
@@ -222,6 +236,15 @@ def _explained(
         advice=rule.advice,
         exit_code=exit_code,
     )
+
+
+def _altering(
+    rule: Rule, flags: Mapping[str, Value], nearest: Mapping[str, Value] | None
+) -> list[str]:
+    """The new flags that have the model read otherwise: without them its files were whole."""
+    if rule.kind != "model_files" or rule.action is not None or nearest is None:
+        return []
+    return blame.altering(blame.changed(flags, nearest))
 
 
 def _blame(

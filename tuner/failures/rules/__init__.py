@@ -1,6 +1,6 @@
 """The data that the classifier reads: rules, noise, classes. The order of rules is theirs."""
 
-from tuner.failures.rules import arguments, engine, host, kernels, memory
+from tuner.failures.rules import arguments, engine, host, kernels, memory, packages
 from tuner.failures.rules.classes import CLASSES as CLASSES
 from tuner.failures.rules.engine import DEATH as DEATH
 from tuner.failures.rules.engine import SECONDARY as SECONDARY
@@ -12,6 +12,7 @@ from tuner.failures.rules.rule import Rule
 
 RULES: tuple[Rule, ...] = (
     *host.RULES,
+    *packages.RULES,
     *memory.RULES,
     *kernels.RULES,
     *arguments.RULES,

@@ -105,6 +105,17 @@ RULES: tuple[Rule, ...] = (
         stages=_STARTING,
     ),
     rule(
+        "path of a variable",
+        "env_format",
+        Tier.LOCAL,
+        ("Error: ",),
+        r"^(?:[\w.]*(?:OSError|FileNotFoundError|NotADirectoryError|IsADirectoryError"
+        r"|PermissionError|FileExistsError|ZMQError|JSONDecodeError)): .+",
+        "The path that cannot be used is the value of a variable of this launch.",
+        names_variable=True,
+        stages=BEFORE_READY,
+    ),
+    rule(
         "not divisible",
         "divisibility",
         Tier.LOCAL,
@@ -114,6 +125,19 @@ RULES: tuple[Rule, ...] = (
         r"(?:.*?(?P<number>\d+)\D*$)?.*)",
         "Bare numbers without a flag's name: the one that equals a parallel size is at fault.",
         raised=True,
+    ),
+    rule(
+        "model's own config",
+        "model_files",
+        Tier.LOCAL,
+        ("Error: ", "StrictDataclass"),
+        r"^[\w.]*(?:Error|Exception): .+",
+        "The innermost code is the model's configuration reading its file.",
+        around=r"(?:/configuration_\w+\.py|/modeling_rope_utils\.py|huggingface_hub/dataclasses\.py"
+        r"|transformers_utils/(?:config|configs/\w+|model_arch_config\w*)\.py"
+        rf'|/model_arch_config_convertor\.py)"{_INNERMOST}|^[\w.]*StrictDataclass\w+Error',
+        unless=r"No module named|cannot import|validation errors? for|trust_remote_code|out of mem",
+        stages=_STARTING,
     ),
     rule(
         "key of the model's config",
@@ -242,6 +266,17 @@ RULES: tuple[Rule, ...] = (
         r"[\w.]*(?:Error|Exception)\b[^\n]*\Z",
         unless=r"No module named|cannot import|validation errors? for",
         stages=BEFORE_READY,
+    ),
+    rule(
+        "module in importing",
+        "package_env",
+        Tier.EXCEPTION,
+        ("Error: ", "Fatal Python error: init"),
+        r"^(?:(?:Attribute|Name|Syntax|Type|Runtime|OS|Indentation|System)Error): .+"
+        r"|^Fatal Python error: init\w+: .+",
+        "The innermost code is a module's own: it is broken, or does not fit the others.",
+        around=rf"in <module>{_INNERMOST}|^SyntaxError|Fatal Python error: init",
+        stages=_STARTING,
     ),
     rule(
         "quantization config",

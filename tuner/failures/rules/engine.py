@@ -3,6 +3,7 @@
 import re
 
 from tuner.failures.log_phases import Stage
+from tuner.failures.rules.host import RENDEZVOUS
 from tuner.failures.rules.rule import BEFORE_READY, UP, Rule, Tier, rule
 
 _EXCEPTION = r"^(?:\w+: )?[A-Za-z_][\w.]*(?:Error|Exception|Unsupported)(?:: .+|$)"
@@ -107,6 +108,7 @@ RULES: tuple[Rule, ...] = (
         r"|DistNetworkError: .*",
         "The ranks never met: address, interface or name resolution.",
         stages=BEFORE_READY,
+        blame=RENDEZVOUS,
     ),
     rule(
         "nccl in serving",
@@ -284,7 +286,9 @@ RULES: tuple[Rule, ...] = (
 SECONDARY = re.compile(
     r"Engine core initialization failed|EngineDeadError|EngineCore (?:failed to start|encountered)"
     r"|died unexpectedly|WorkerProc (?:failed to start|hit an exception)|WorkerProc initialization"
-    r" failed|exit code: -15|Initialization failed\. Please see|BrokenPipeError|EOFError"
+    r" failed|[Pp]rocess \S+ \(PID: \d+\) died"
+    r"|Worker \d+ failed to initialize|exit code: -15|Initialization failed\. Please see"
+    r"|BrokenPipeError|EOFError"
     r"|CancelledError|KeyboardInterrupt|SystemExit|EngineGenerateError|ChildFailedError"
     r"|^(?:(?!: error: ).)*validation errors? for|Executor failed\.|cancelled|ConnectionResetError"
     r"|Capture cuda graph failed: *$|terminate called after"

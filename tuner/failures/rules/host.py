@@ -2,6 +2,14 @@
 
 from tuner.failures.rules.rule import BEFORE_READY, Rule, Tier, rule
 
+RENDEZVOUS = (
+    ("data-parallel-address", "dist-init-addr", "master-addr", "VLLM_HOST_IP", "HOST_IP"),
+    ("MASTER_ADDR", "VLLM_DP_MASTER_IP", "SGLANG_HOST_IP"),
+)
+"""Where a launch says at which address its ranks meet."""
+_INNERMOST = r"[^\n]*(?:\n(?!\s*File )[^\n]*)*\Z"
+_BIND = rf"(?:in (?:\w*bind\w*|create_server\w*)\b|\.bind\(|getaddrinfo\(){_INNERMOST}"
+"""The innermost frame was taking an address."""
 _HOST_MEMORY = "Lower MAX_JOBS (build jobs in parallel) or free host memory."
 
 RULES: tuple[Rule, ...] = (
@@ -92,8 +100,8 @@ RULES: tuple[Rule, ...] = (
         "disk",
         "disk_full",
         Tier.HOST,
-        ("No space left on device", "Disk quota exceeded", "Errno 28", "Errno 122"),
-        r"No space left on device|Disk quota exceeded|\[Errno (?:28|122)\]",
+        ("No space left on device", "Disk quota exceeded", "Errno 28", "Errno 122", "Errno 27"),
+        r"No space left on device|Disk quota exceeded|\[Errno (?:27|28|122)\]",
         "Not of shared memory (above): a file system.",
         unless=r"shm|NCCL|/psm_",
     ),
@@ -106,6 +114,15 @@ RULES: tuple[Rule, ...] = (
         "A disk that takes nothing, whatever room it has.",
         advice="Mount it for writing, or point the cache that the path belongs to (VLLM_CACHE_ROOT,"
         " TORCHINDUCTOR_CACHE_DIR, HF_HOME, TMPDIR) elsewhere.",
+    ),
+    rule(
+        "no folder for temporary files",
+        "disk_full",
+        Tier.HOST,
+        ("usable temporary directory",),
+        r".*[Nn]o usable temporary directory.*",
+        "None of TMPDIR, /tmp, /var/tmp and the current folder takes a file.",
+        advice="Point TMPDIR at a folder that can be written to.",
     ),
     rule(
         "open files",
@@ -128,12 +145,26 @@ RULES: tuple[Rule, ...] = (
         "address of another host",
         "arg_validation",
         Tier.LOCAL,
-        ("annot assign requested address", "Errno 99"),
-        r".*(?:[Cc]annot assign requested address|\[Errno 99\]).*",
-        "The address to listen on is on no interface of this host.",
-        around=r"in (?:\w*bind\w*|create_server\w*)\b|bind on address",
-        blame=(("host", "dist-init-addr"),),
-        advice="Listen on an address of this host: ip -brief address.",
+        ("annot assign requested address", "Errno 99", "Errno 13", "Error: ", "rror: [Errno -"),
+        r".*(?:[Cc]annot assign requested address|\[Errno 99\]).*"
+        r"|^(?:PermissionError|OverflowError|FileNotFoundError|OSError|socket\.gaierror): .+"
+        r"|error while attempting to bind on address .*",
+        "The address or port to listen on is not for this user, or on no interface of this host.",
+        around=rf"{_BIND}|bind on address",
+        blame=(("host", "port", "uds", "dist-init-addr"),),
+        advice="Listen on an address of this host (ip -brief address) and a port that this user may"
+        " take.",
+    ),
+    rule(
+        "certificate",
+        "arg_validation",
+        Tier.LOCAL,
+        ("Error: ",),
+        r"^(?:FileNotFoundError|PermissionError|IsADirectoryError|OSError|ssl\.SSLError): .+",
+        "Python names no file there: what the TLS flags give is missing or no certificate.",
+        around=rf"load_cert_chain|load_verify_locations|create_ssl_context{_INNERMOST}",
+        blame=(("ssl-certfile", "ssl-keyfile", "ssl-ca-certs"),),
+        advice="Correct the paths of certificate and key; both must be PEM files.",
     ),
     rule(
         "address of a peer",
@@ -143,6 +174,7 @@ RULES: tuple[Rule, ...] = (
         r".*(?:[Cc]annot assign requested address|\[Errno 99\]).*",
         "A rank was told to use an address that its host does not have.",
         stages=BEFORE_READY,
+        blame=RENDEZVOUS,
     ),
     rule(
         "kernel oom",
@@ -252,10 +284,13 @@ RULES: tuple[Rule, ...] = (
             "pthread_create",
             "Thread creation failed",
             "unable to create t",
+            "BlockingIOError",
+            "ork: ",
         ),
-        r"can't start new thread|pthread_create (?:failed|returned)|Thread creation failed"
+        r"can't start new thread|BlockingIOError: \[Errno 11\]|[Ff]ork: (?:retry|Resource)"
+        r"|pthread_create (?:failed|returned)|Thread creation failed"
         r"|unable to create thread|Resource temporarily unavailable",
-        "Threads want memory for their stacks and a place in the limit on processes.",
+        "Threads and processes want memory for their stacks and a place in the limit on processes.",
         advice="Raise the limits on memory and processes (ulimit -v, ulimit -u, the container's"
         " pids and memory), or free memory.",
         blame=(),
@@ -265,85 +300,9 @@ RULES: tuple[Rule, ...] = (
         "host_oom",
         Tier.FAULT,
         ("xit code", "exitcode", "Failed core proc"),
-        r"(?:scheduler|[Ss]ubprocess|[Ww]orker|Rank \d+|proc)\b.*\bexit ?code:? -9\b"
-        r"|^Exit code: -9\b|Failed core proc\(s\): \{[^}]*: -9",
+        r"(?:scheduler|[Ss]ubprocess|[Pp]rocess|[Ww]orker|Rank \d+|proc)\b.*\bexit ?code:? -9\b"
+        r"|^Exit code: -9\b|Failed \w+ proc\(s\): \{[^}]*: -9",
         "SIGKILL of a child without a word is the kernel's doing; the launcher's own -9 is not"
         " evidence, it kills itself.",
-    ),
-    rule(
-        "missing program",
-        "package_env",
-        Tier.LOCAL,
-        ("exit status 127", "command not found", "o such file or directory: '"),
-        r"exit status 127|^(?:\S*sh: )?(?:line \d+: |\d+: )?\S+: (?:command )?not found$"
-        r"|FileNotFoundError: \[Errno 2\] No such file or directory: '[\w.+-]+'$",
-        "A program that the engine calls is not on the PATH; nvcc and compilers have their own"
-        " class.",
-        unless=r"nvcc|gcc|g\+\+|ninja|cc1plus",
-        advice="Install the program that the message names, or mend the server's PATH.",
-    ),
-    rule(
-        "missing package of a value",
-        "package_env",
-        Tier.LOCAL,
-        ("No module named", "not installed", "annot import", "not available", "ailed to import"),
-        r"No module named|not installed|[Cc]annot import|(?:is|are) not available"
-        r"|[Ff]ailed to import",
-        "The value of a flag asks for it: that value is dead, the study is not.",
-        raised=True,
-        quotes_flag=True,
-        action="never",
-        advice="Choose another value for this flag, or install the package that it needs.",
-    ),
-    rule(
-        "missing library of an option",
-        "package_env",
-        Tier.LOCAL,
-        (
-            "cannot find",
-            "cannot open shared",
-            "No module named",
-            "not installed",
-            "annot import",
-            "not available",
-        ),
-        r"(?i:(?P<cause>.*\b(?P<part>mscclpp|deep_?ep|nixl|mooncake|pplx\w*|lmcache|xgrammar|outlines"
-        r"|tensorizer|runai\w*|flashmla|flash_mla|flash_attn\w*|aiter|fastsafetensors|bitsandbytes"
-        r"|instanttensor)\b.*(?:cannot find|cannot open shared|No module named|not installed"
-        r"|is not available)"
-        r".*|.*(?:No module named|annot import)\D*(?P<part2>mscclpp|deep_?ep|nixl|mooncake|pplx\w*"
-        r"|lmcache|xgrammar|outlines|tensorizer|runai\w*|flash_?mla|flash_attn\w*|aiter"
-        r"|fastsafetensors|bitsandbytes|instanttensor)\b.*))",
-        "Imported only where a flag asks for it: that flag is dead, the study is not.",
-        action="never",
-        advice="Leave the option off, or install the package that it needs.",
-        blame=(
-            ("enable-mscclpp", "a2a", "attention-backend", "load-format", "quantization"),
-            ("kv-transfer-config",),
-        ),
-    ),
-    rule(
-        "missing package",
-        "package_env",
-        Tier.LOCAL,
-        (
-            "No module named",
-            "cannot import name",
-            "cannot open shared object",
-            "undefined symbol",
-            "No package metadata",
-            "does not exist",
-            "check_nccl_so",
-            "GLIBC",
-            "not installed",
-            "lease install",
-            "libcu",
-            "libnccl",
-        ),
-        r"No module named|cannot import name|cannot open shared object file|undefined symbol"
-        r"|No package metadata was found|operator \S+::\S+ does not exist|check_nccl_so"
-        r"|version `GLIBC\S*' not found|cannot find lib\S+\.so|DistributionNotFound"
-        r"|(?:Import|Runtime)Error: .*(?:is not installed|[Pp]lease install)",
-        "Said by every launch of this environment.",
     ),
 )

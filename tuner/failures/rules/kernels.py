@@ -29,13 +29,16 @@ _CRASHES = (
     "SIGSEGV",
     "Fatal Python error",
     "xit code",
+    "exitcode",
+    "proc(s)",
     "SIGABRT",
     "SIGILL",
 )
 _CRASH = (
     r"Segmentation fault|Segfault encountered|SIGSEGV|\bSIGABRT\b|\bSIGILL\b"
     r"|Fatal Python error: (?:Aborted|Illegal)"
-    r"|(?:[Ss]ubprocess|scheduler|[Ww]orker|proc|Rank)\b.*\bexit ?code:? -(?:11|6|4|8)\b"
+    r"|(?:[Ss]ubprocess|[Pp]rocess|scheduler|[Ww]orker|proc|Rank)\b.*\bexit ?code:? -(?:11|6|4|8)\b"
+    r"|Failed \w+ proc\(s\): \{[^}]*: -(?:11|6|4|8)\b"
 )
 
 RULES: tuple[Rule, ...] = (

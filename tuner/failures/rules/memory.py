@@ -57,7 +57,7 @@ RULES: tuple[Rule, ...] = (
         r"larger than the available KV cache memory|larger than the maximum number of tokens that"
         r" can be stored in KV cache|is larger than the maximum number of tokens",
         "One request of full length would not fit.",
-        blame=(("context", "memory"),),
+        blame=(("num-gpu-blocks-override", "kv-cache-memory-bytes"), ("context", "memory")),
         advice="Lower {context} or raise {memory}: one request of full length must fit.",
     ),
     rule(
