@@ -111,9 +111,9 @@ def test_silence_earns_one_event_at_the_most():
 
 def test_a_cut_request_gets_no_more_than_it_asked_for():
     """Two tokens are left, which come after half the time of four."""
-    cut = request(10.0, [(11.0, 4), (15.0, 4), (18.5, 4)], None, requested_tokens=14)
-    assert seen(cut).output_tok_s == pytest.approx((12 + 1.5 * 4 / 3.5) / 10)
-    cut = request(10.0, [(11.0, 4), (15.0, 4), (16.0, 4)], None, requested_tokens=14)
+    cut = request(10.0, [(11.0, 4), (15.0, 4), (19.0, 4)], None, requested_tokens=14)
+    assert seen(cut).output_tok_s == pytest.approx((12 + 1) / 10)
+    cut = request(10.0, [(11.0, 4), (14.0, 4), (17.0, 4)], None, requested_tokens=14)
     assert seen(cut).output_tok_s == pytest.approx((12 + 2) / 10)
 
 
@@ -139,6 +139,26 @@ def test_throughput_is_exact_whatever_the_events_carry(tokens, chunk):
                 timings.append(request(sent_s, came, done_s, requested_tokens=tokens))
     measured = seen(*timings, start_s=37.0, end_s=100.0)
     assert measured.output_tok_s == pytest.approx(streams * tokens / cycle_s, rel=5e-4)
+
+
+def test_chunks_are_as_large_as_those_of_the_window_not_as_those_of_the_ramp():
+    """A token each while a thousand small events came before the window; ten each in it."""
+    ramp = request(0.0, [(n / 200, 1) for n in range(1, 1000)], 5.0)
+    usual = request(6.0, [(8.0, 1), (12.0, 10), (16.0, 10), (20.0, 10)], 20.0)
+    cut = request(10.0, [(18.0, 1)], None)
+    measured = seen(ramp, usual, cut)
+    assert measured.output_tok_s == pytest.approx((5 + 10 + 10 + 1 + 5) / 10)
+
+
+def test_the_pace_of_a_cut_request_is_not_that_of_one_late_event():
+    """Forty milliseconds a token, and the one before the last read late: 1 ms after it the last
+    came. What is under way is 0.9 of a token, not a whole one."""
+    events = [(19.6 + 0.04 * n, 1) for n in range(10)]
+    late = [*events[:-2], (events[-1][0] - 0.001, 1), events[-1]]
+    cut = request(10.0, late, None)
+    since = 20.0 - events[-1][0]
+    expected = 10 + since / ((events[-1][0] - events[1][0]) / 8)
+    assert seen(cut).output_tok_s == pytest.approx(expected / 10)
 
 
 def test_latencies_count_from_when_a_request_was_due():

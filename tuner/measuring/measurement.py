@@ -16,6 +16,7 @@ from tuner.measuring.timing import RequestTiming as RequestTiming
 ALONE = Replicas()
 """One server that has its host for itself."""
 _INSTANT_S = 1e-9
+_PACE_EVENTS = 9
 
 
 class Distribution(Frozen):
@@ -302,7 +303,7 @@ class _Window:
         if not timing.cut or since_s >= self.end_s:
             return 0.0
         if len(timing.events) > 1:
-            tok_s = tokens / max(last_s - timing.events[-2][0], _INSTANT_S)
+            tok_s = _pace_tok_s(timing.events[-_PACE_EVENTS:])
         elif self._usual_decode_tok_s:
             # A first event is smaller than those to come, where they carry several tokens.
             tokens, tok_s = self._usual_event_tokens, self._usual_decode_tok_s
@@ -314,9 +315,23 @@ class _Window:
         return coming * (self.end_s - since_s) / expected_s
 
     def _event_tokens(self) -> float:
-        """How many tokens an event brings, but for first ones; 1 where there was none."""
-        later = [tokens for timing in self._timings for _, tokens in timing.events[1:]]
-        return sum(later) / len(later) if later else 1.0
+        """How many tokens come with the event that a token inside comes with, but for first ones;
+        1 where there was none. By tokens and not by events, since what is under way at an instant
+        is the larger the likelier."""
+        later = [
+            tokens
+            for timing in self._timings
+            for at_s, tokens in timing.events[1:]
+            if self.holds(at_s)
+        ]
+        return sum(tokens**2 for tokens in later) / sum(later) if sum(later) else 1.0
+
+
+def _pace_tok_s(events: Sequence[tuple[float, int]]) -> float:
+    """How fast tokens came after the first of these events: a single gap would be as jittery as the
+    arrivals at both of its ends, and what looks faster than it was counts more."""
+    tokens = sum(count for _, count in events[1:])
+    return tokens / max(events[-1][0] - events[0][0], _INSTANT_S)
 
 
 def _distribution(values_s: Iterable[float]) -> Distribution | None:
