@@ -17,7 +17,7 @@ CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n6;x=y\r\n world
 
 
 @asynccontextmanager
-async def server(serve, host="127.0.0.1"):
+async def server(serve, host="127.0.0.1", *, secure=None):
     """A server on a free port of this machine; waits for what its connections still do."""
     served: list[asyncio.Task[None]] = []
 
@@ -33,7 +33,7 @@ async def server(serve, host="127.0.0.1"):
     def start(reader, writer):
         served.append(asyncio.ensure_future(accept(reader, writer)))
 
-    listener = await asyncio.start_server(start, host, 0)
+    listener = await asyncio.start_server(start, host, 0, ssl=secure)
     async with listener:
         yield listener.sockets[0].getsockname()[1]
     await asyncio.wait_for(asyncio.gather(*served), 5)
@@ -98,6 +98,37 @@ def test_every_read_has_its_stamp_and_the_request_the_first():
     (first_s, _), (second_s, _) = raw.chunks
     assert raw.done_s is not None
     assert raw.sent_s + 0.02 < first_s < second_s - 0.02 < raw.done_s - 0.04
+
+
+def test_headers_that_drip_are_waited_for_and_no_part_of_the_body():
+    (raw,) = run(exchange_with(answering(*(CHUNKED[i : i + 1] for i in range(60)), CHUNKED[60:])))
+    assert (raw.error, raw.status, raw.body) == (None, 200, b"hello world")
+    assert raw.header(b"transfer-encoding") == b"chunked"
+
+
+def test_headers_that_never_end_are_silence():
+    (raw,) = run(exchange_with(answering(CHUNKED[:30], close=False), stall_s=0.1))
+    assert isinstance(raw.error, HttpUnreachable)
+    assert "silent for 0.1 s" in raw.error.message
+
+
+@pytest.mark.parametrize(
+    ("sent", "error"),
+    [
+        (CHUNKED, None),
+        (CHUNKED[:-1], "closed after 11 bytes of an unfinished answer"),
+        (b"", "closed before any answer"),
+    ],
+)
+def test_a_server_that_closes_only_its_own_side_has_said_all(sent, error):
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(sent)
+        writer.write_eof()
+
+    (raw,) = run(exchange_with(serve))
+    assert (raw.done_s is None) == (error is not None)
+    assert raw.error is None or error in raw.error.message
 
 
 def test_several_requests_share_a_connection():

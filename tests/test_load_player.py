@@ -323,6 +323,13 @@ def test_a_server_that_fails_every_request_ends_the_load_early(truth, fault, err
     assert len(result.timings) < 4 * FAILURES_TO_GIVE_UP * 3
 
 
+def test_a_server_that_says_when_to_come_again_is_waited_for(truth):
+    result = played(truth, "fault=503", plan(1, window_s=30.0))
+    waits = [after.sent_s - (before.done_s or 0.0) for before, after in pairwise(result.timings)]
+    assert len(waits) == FAILURES_TO_GIVE_UP - 1
+    assert min(waits) >= 1.0  # what it says; the client's own first would be 0.05
+
+
 @pytest.mark.parametrize(
     ("fault", "error"),
     [

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from tuner.errors import HttpUnreachable
+from tuner.load.backoff import backoff_s
 from tuner.load.channels import Channel, channels_to
 from tuner.load.plan import WHOLE, RungPlan, Share, Target
 from tuner.load.prompts import Lengths
@@ -11,8 +12,6 @@ from tuner.load.readying import prompts_for
 from tuner.load.source import Asked, Asker, Ending, seems_well
 
 FAILURES_TO_GIVE_UP = 5
-_BACKOFF_S = 0.05
-_LONGEST_BACKOFF_S = 1.0
 _SPREAD_PER_STREAM_S = 0.005
 _LONGEST_SPREAD_S = 2.0
 _CONNECTS_AT_ONCE = 64
@@ -140,8 +139,7 @@ class ClosedLoop:
             self._failures[stream] += 1
             if min(self._failures.values()) >= FAILURES_TO_GIVE_UP:
                 self._ending.now()
-            backoff_s = _BACKOFF_S * 2 ** (self._failures[stream] - 1)
-            await self._ending.pause(min(_LONGEST_BACKOFF_S, backoff_s))
+            await self._ending.pause(backoff_s(self._failures[stream], raw))
 
     def _heard(self, stream: int) -> bool:
         return self._failures[stream] > 0 or self._channels[stream].heard
