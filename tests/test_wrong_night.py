@@ -8,6 +8,8 @@ import pytest
 
 from tests.conftest import ROOT, tuner
 from tuner.records import Records
+from tuner.verbs.compare import _behind
+from tuner.verdicts.outputs import Outputs
 
 
 @pytest.fixture(scope="module")
@@ -67,3 +69,16 @@ def test_a_study_that_admits_it_crowns_it_from_the_same_records(night, tmp_path)
     assert shown["changed"] == ""
     assert shown["hypotheses"][0]["verdict"] == "helps"
     assert "which the study admits" in shown["hypotheses"][0]["words"]
+
+
+def test_whoever_asks_for_it_by_its_number_is_warned(night):
+    number = next(r.number for r in Records(night) if r.values["attention-backend"] == "fa3")
+    assert "WARNING: its output is" in tuner(night, "export", ".", "--trial", str(number)).stdout
+    compared = json.loads(tuner(night, "compare", ".", "baseline", str(number), "--json").stdout)
+    assert any("is no choice, however fast" in note for note in compared["notes"])
+
+
+def test_distances_of_a_second_study_are_its_own(night):
+    behind = _behind(Records(night), 100)
+    assert {n for r in behind for n in r.rescored} <= {r.number for r in behind}
+    assert {r.number for r in behind if Outputs(behind).differs(r.number)}

@@ -117,6 +117,7 @@ def _behind(records: Iterable[TrialRecord], shift: int) -> tuple[TrialRecord, ..
         record.model_copy(
             update={
                 "number": record.number + shift,
+                "rescored": {of + shift: found for of, found in record.rescored.items()},
                 "key": f"second {record.key}",
                 "effective_key": record.effective_key and f"second {record.effective_key}",
                 "duplicate_of": None

@@ -11,6 +11,7 @@ from tuner.verdicts.arms import Arms
 from tuner.verdicts.arms import compare as effect_of
 from tuner.verdicts.effects import Effect, Judgement, judge, launches_to_decide, more_words
 from tuner.verdicts.ledger import ledger
+from tuner.verdicts.outputs import WRONG_OUTPUT
 from tuner.verdicts.score import reference, slo_breaches
 from tuner.views.results import changes, outcome_words, rehearsal
 from tuner.views.sides import Side
@@ -236,4 +237,8 @@ def _cautions(a: Side, b: Side) -> list[str]:
     hosts = [sorted({record.host for record in side.launches if record.host}) for side in (a, b)]
     if all(hosts) and hosts[0] != hosts[1]:
         notes.append(f"Measured on different hosts: {', '.join(hosts[0])}; {', '.join(hosts[1])}.")
+    for side in (a, b):
+        failures = (r.failure for r in side.launches if r.failure is not None)
+        wrong = next((f.cause for f in failures if f.kind == WRONG_OUTPUT), "")
+        notes += [f"{side.name} is no choice, however fast: {wrong}."] if wrong else []
     return notes

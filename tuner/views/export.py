@@ -144,7 +144,9 @@ def _choose(
 
 def _warned(arms: Arms, launches: Sequence[TrialRecord]) -> str:
     broken = broken_words(arms, launches)
-    return f" WARNING: it {broken}." if broken else ""
+    said = f" WARNING: it {broken}." if broken else ""
+    wrong = next(filter(None, (arms.outputs.differs(r.number) for r in launches)), "")
+    return said + (f" WARNING: its output is {wrong}." if wrong else "")
 
 
 def find(records: Sequence[TrialRecord], number: int) -> TrialRecord:
