@@ -18,8 +18,12 @@ from tuner.load.source import Ending
 
 Probe = Callable[[], Awaitable[tuple[float, float] | None]]
 Afterwards = Callable[[], Awaitable[None]]
+Beat = Callable[[int, int], None]
 
 PROBE_EVERY_S = 0.25
+_HEARD_OUT_S = 0.1
+"""After its end a window is listened to: what had arrived by then may still wait to be read, and
+what an event after it brings was for the most part made inside, by a share that is then known."""
 _WARM_UP_LOOKS = 64
 _TIGHT_LOOKS = 256
 """In a warm-up, and in a window that may end once throughput is known tightly, about: four for each
@@ -34,6 +38,7 @@ async def play(
     *,
     probe: Probe | None = None,
     afterwards: Afterwards | None = None,
+    beat: Beat | None = None,
 ) -> Played:
     """Load a server for a warm-up and a window, then cut what is under way.
 
@@ -43,13 +48,14 @@ async def play(
     wait, or the pace's longest warm-up passed. Failures are in the timings; the window is cut short
     once nobody answers. `probe` says how many requests run and wait in the engine, asked a few
     times a second during the window. `afterwards` is done once the window has ended, under the same
-    load, which then goes on for it, but for streams that wait in a queue of the engine.
+    load, which then goes on for it, but for streams that wait in a queue of the engine. `beat` is
+    told at each look how many pieces of answers came so far and how many requests are under way.
 
     Raises: HttpProtocolError where the target's URL cannot be read.
     """
     target = await readied(target, plan)
     players = players_for(target, plan)
-    rung = _Rung(target, plan, players)
+    rung = _Rung(target, plan, players, beat)
     try:
         await players.connect()
         with still_heap():
@@ -75,9 +81,10 @@ def players_for(target: Target, plan: RungPlan) -> Players:
 
 
 class _Rung:
-    def __init__(self, target: Target, plan: RungPlan, players: Players) -> None:
+    def __init__(self, target: Target, plan: RungPlan, players: Players, beat: Beat | None) -> None:
         self._plan = plan
         self._players = players
+        self._beat = beat
         self._scale = target.time_scale
         self._ending = Ending()
         self._pace = Pace(
@@ -105,6 +112,7 @@ class _Rung:
                 sampling = asyncio.create_task(self._sample(probe))
             await self._window()
             self._players.mark()
+            await self._ending.pause(_HEARD_OUT_S)
             if afterwards is not None and not self._players.counts().over:
                 self._players.ease()
                 await afterwards()
@@ -145,7 +153,7 @@ class _Rung:
     async def _warm_up(self) -> None:
         heard, grew_s = 0, 0.0
         while True:
-            counts, now_s = self._players.counts(), self._surface_s(perf_counter())
+            counts, now_s = self._counts(), self._surface_s(perf_counter())
             if counts.heard > heard:
                 heard, grew_s = counts.heard, now_s
             settled = self._pace.opens(now_s, counts.events)
@@ -167,13 +175,19 @@ class _Rung:
         looks = 0 if self._plan.precision_percent is None else _TIGHT_LOOKS
         look_s = self._look_s(self._plan.window_s, looks)
         while True:
-            counts, now_s = self._players.counts(), perf_counter()
+            counts, now_s = self._counts(), perf_counter()
             # What is looked at a little late ends when its time was up.
             self._end_s = due_s if self._end_s < due_s <= now_s else now_s
             requests = self._began_and_ended(counts)
             if self._pace.ends(self._surface_s(now_s), counts.events, requests) or counts.over:
                 return
             await self._ending.pause(min(look_s, due_s - now_s) if now_s < due_s else look_s)
+
+    def _counts(self) -> Counts:
+        counts = self._players.counts()
+        if self._beat is not None:
+            self._beat(counts.events, counts.under_way)
+        return counts
 
     def _began_and_ended(self, counts: Counts) -> int:
         """Of the requests since the window opened at least so many: those that were under way then
