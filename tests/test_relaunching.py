@@ -6,7 +6,7 @@ from tests.samples import OBJECTIVE, record, rung
 from tests.test_schedule import BASELINE, FAST, SPACE, calibrated, choose, launch
 from tuner.measuring.observed import Doubt
 from tuner.night.foresight import to_run
-from tuner.night.relaunching import BASELINE_IN_A_ROW, RELAUNCHES, baseline_void, given_up, made
+from tuner.night.relaunching import IN_A_ROW, RELAUNCHES, given_up, made, void_in_a_row
 from tuner.night.schedule import Job, Stop, Wait, launches_made, ordered
 from tuner.search.observation import Ours, observation
 from tuner.verdicts.arms import Arms
@@ -45,13 +45,26 @@ def test_the_baseline_is_measured_until_there_are_enough():
 
 
 def test_a_baseline_that_is_void_again_and_again_ends_the_run():
-    records = [launch(0), *(void(1 + n) for n in range(BASELINE_IN_A_ROW))]
+    records = [launch(0), *(void(1 + n) for n in range(IN_A_ROW))]
     stop = choose(records)
     assert isinstance(stop, Stop)
     assert stop.failed == records[-1]
     assert isinstance(choose(records, pending=[Job(phase="search", kind="search")]), Wait)
     assert not isinstance(choose(records, session_start=2), Stop)
-    assert baseline_void([*records[:-1], launch(9), records[-1]]) is None
+    assert void_in_a_row([*records[:-1], launch(9), records[-1]]) == []
+
+
+def test_after_void_launches_of_anything_the_baseline_tells_whether_to_go_on():
+    """A machine that grew busy must not use the budget up for nothing."""
+    records = calibrated(*(void(10 + n, FAST, "search") for n in range(IN_A_ROW)))
+    job = choose(records)
+    assert isinstance(job, Job)
+    assert job.kind == "baseline"
+    assert job.reason == "3 launches in a row were void: can the baseline be measured?"
+    assert isinstance(choose([*records, void(20)]), Stop)
+    after = choose([*records, launch(20)])
+    assert isinstance(after, Job)
+    assert after.kind == "search"
 
 
 def test_a_hypothesis_is_launched_again_and_then_given_up():
@@ -62,8 +75,9 @@ def test_a_hypothesis_is_launched_again_and_then_given_up():
     assert isinstance(again, Job)
     assert again.hypothesis == HYPOTHESIS.id
     assert given_up(tries) == {HYPOTHESIS.id}
-    other = choose(calibrated(*tries, hypotheses_done=False))
+    other = choose(calibrated(*tries, launch(20), hypotheses_done=False))
     assert isinstance(other, Job)
+    assert other.kind == "hypothesis"
     assert other.hypothesis != HYPOTHESIS.id
 
 

@@ -9,8 +9,9 @@ from tuner.records import TrialRecord
 RELAUNCHES = 2
 """Times that a launch is made again because its measurement was void. What the search proposed is
 not: another proposal is worth more."""
-BASELINE_IN_A_ROW = 3
-"""Void launches of the baseline one after another that end a run: nothing can be compared here."""
+IN_A_ROW = 3
+"""Void launches one after another, of whatever, after which the baseline is launched; where that is
+void too, or was among them as the last, nothing can be measured here, and the run ends."""
 
 
 def made(launches: Iterable[TrialRecord]) -> int:
@@ -26,9 +27,8 @@ def given_up(records: Iterable[TrialRecord]) -> set[str | None]:
     return {hypothesis for hypothesis, times in void.items() if times > RELAUNCHES}
 
 
-def baseline_void(records: Sequence[TrialRecord]) -> TrialRecord | None:
-    """The last launch of the baseline, where that many in a row were void."""
-    launches = [r for r in reversed(records) if r.kind == "baseline"]
-    launches = [r for r in launches if r.outcome != "interrupted"]
+def void_in_a_row(records: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """The last launches, the newest first, where `IN_A_ROW` or more were void; else none."""
+    launches = (record for record in reversed(records) if record.outcome != "interrupted")
     void = list(takewhile(lambda record: record.outcome == "invalid", launches))
-    return void[0] if len(void) >= BASELINE_IN_A_ROW else None
+    return void if len(void) >= IN_A_ROW else []

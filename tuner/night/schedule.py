@@ -11,7 +11,7 @@ from typing import Literal
 
 from tuner.definitions.models import EFFORT_HOURS, Hypothesis, Objective
 from tuner.definitions.space import Configuration, Space
-from tuner.night.relaunching import baseline_void, given_up, made
+from tuner.night.relaunching import given_up, made, void_in_a_row
 from tuner.records import TrialKind, TrialRecord
 from tuner.verdicts.arms import FRESH_LAUNCHES
 from tuner.verdicts.decision import finalists
@@ -146,9 +146,9 @@ def _used_up(now: Situation) -> str:
 
 def _halt(now: Situation) -> Stop | Wait | None:
     """The baseline that cannot serve or be measured ends the study: nothing could be compared."""
-    void = baseline_void(now.records[now.session_start :])
-    if void is not None:
-        return Wait() if now.pending else Stop("the baseline cannot be measured", failed=void)
+    void = void_in_a_row(now.records[now.session_start :])
+    if void and void[0].kind == "baseline":
+        return Wait() if now.pending else Stop("the baseline cannot be measured", failed=void[0])
     launches = [r for r in now.records[now.session_start :] if r.kind == "baseline"]
     if not launches or launches[-1].failure is None:
         return None
@@ -160,11 +160,16 @@ def _halt(now: Situation) -> Stop | Wait | None:
 
 
 def _canary(now: Situation) -> Job | Wait | None:
-    """After failures that the host may have caused, the baseline tells a bad flag from it."""
-    why = suspicious(now.records[now.session_start :])
+    """After failures that the host may have caused, the baseline tells a bad flag from it; after
+    void launches, whether anything can be measured at all."""
+    since = now.records[now.session_start :]
+    if why := suspicious(since):
+        why = f"{why}: does the host serve?"
+    elif void := void_in_a_row(since):
+        why = f"{len(void)} launches in a row were void: can the baseline be measured?"
     if not why:
         return None
-    return Wait() if now.pending else _baseline_job(now, "search", f"{why}: does the host serve?")
+    return Wait() if now.pending else _baseline_job(now, "search", why)
 
 
 def _repeat(now: Situation) -> Job | None:

@@ -21,7 +21,7 @@ from tuner.night.known import (
     values_of,
 )
 from tuner.night.opening import open_for_launches
-from tuner.night.relaunching import BASELINE_IN_A_ROW
+from tuner.night.relaunching import IN_A_ROW
 from tuner.night.study import Listener, StudyRun
 from tuner.records import Records, TrialRecord, locked
 from tuner.verbs.inspect import not_ready, refuse, searcher_of
@@ -89,8 +89,8 @@ def _invalid(last: TrialRecord) -> TunerError:
     doubts = [doubt for rung in last.invalid for doubt in rung.doubts if doubt.voids]
     advice = dict.fromkeys(doubt.advice for doubt in doubts)
     return MeasurementInvalid(
-        f"measurement invalid: {BASELINE_IN_A_ROW} launches of the baseline in a row were void, "
-        f"the last (trial {last.number}) {last.void_because}",
+        f"measurement invalid: {IN_A_ROW} launches or more in a row were void, the last of them "
+        f"the baseline (trial {last.number}) {last.void_because}",
         hint=f"{' '.join(advice)} Then run again: the study continues.",
     )
 
