@@ -1,9 +1,12 @@
 """Load-generating clients, each in the role of an instrument, in a process of its own.
 
-`python clients.py NAME URL STREAMS REQUESTS TOKENS TTFT_MS [RIVALS]` plays a closed loop against
-the truth server, each stream REQUESTS requests of TOKENS tokens, and prints one JSON line: CPU
-seconds, events, and by how much the latencies that the client *reports* are off, in milliseconds.
-The server writes its clock into every event, so the truth of each gap is in the text that came.
+`python clients.py NAME URL STREAMS REQUESTS TOKENS [RIVALS]` plays a closed loop against the truth
+server, each stream REQUESTS requests of TOKENS tokens, and prints one JSON line: CPU seconds,
+events, and by how much the latencies that the client *reports* are off, in milliseconds. The server
+writes its clock into every event, so the truth of each latency is in the text that came.
+
+CPU is that of all threads, from the first connection to the last number: connecting, building
+requests, reading, decoding. Imports are left out, and so is what is done here with the numbers.
 
 The rivals' own request functions are run as they are, from their packages; RIVALS is the folder of
 an unpacked SGLang wheel. Nothing of theirs is kept here.
@@ -24,52 +27,66 @@ import traceback
 import types
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
-STAMP_DIGITS = 20
+DIGITS = 20
 PROMPT_TOKENS = 16
+TTFT_S, INTERVAL_S = 0.5, 0.02
+"""How the truth server paces."""
 
 
 @dataclass
 class Run:
-    """What to play, and what came of it: reported gaps and first-token times against the truth."""
+    """What to play, and what came of it: latencies as reported, against the truth."""
 
     url: str
     streams: int
     requests: int
     tokens: int
-    ttft_ms: float
     rivals: str
     cpu_s: float = 0.0
     wall_s: float = 0.0
+    seen: list[tuple[str, float, list[float], float | None]] = field(default_factory=list)
     events: int = 0
     failed: int = 0
     itl_errors_ms: list[float] = field(default_factory=list)
     ttft_errors_ms: list[float] = field(default_factory=list)
+    lags_ms: list[float] = field(default_factory=list)
     itls_ms: list[float] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+    read_late_ms: tuple[float, float] | None = None
 
-    def saw(self, text: str, ttft_s: float, gaps_s: list[float]) -> None:
-        """One request as the client reports it; the truth is in its text."""
-        stamps = [
-            int(text[at : at + STAMP_DIGITS]) / 1e9 for at in range(0, len(text), STAMP_DIGITS)
-        ]
-        self.events += len(stamps)
-        if not stamps or len(gaps_s) != len(stamps) - 1:
-            self.failed += 1
-            return
-        true_s = [later - sooner for sooner, later in pairwise(stamps)]
-        self.itl_errors_ms += [
-            abs(gap - true) * 1e3 for gap, true in zip(gaps_s, true_s, strict=True)
-        ]
-        self.itls_ms += [gap * 1e3 for gap in gaps_s]
-        self.ttft_errors_ms.append(abs(ttft_s * 1e3 - self.ttft_ms))
+    def saw(self, text: str, ttft_s: float, gaps_s: list[float], start_s: float | None) -> None:
+        """One request as the client reports it, with its start where the client tells that."""
+        self.seen.append((text, ttft_s, gaps_s, start_s))
 
     def saw_arrivals(self, text: str, sent_s: float, arrivals_s: list[float]) -> None:
         """One request by the times at which its events arrived."""
         gaps = [later - sooner for sooner, later in pairwise(arrivals_s)]
-        self.saw(text, arrivals_s[0] - sent_s if arrivals_s else 0.0, gaps)
+        self.saw(text, arrivals_s[0] - sent_s if arrivals_s else 0.0, gaps, sent_s)
+
+    def judge(self) -> None:
+        """Hold what was seen against the truth, which is in the texts."""
+        for text, ttft_s, gaps_s, start_s in self.seen:
+            times = [int(text[at : at + DIGITS]) / 1e9 for at in range(0, len(text), DIGITS)]
+            written, asked = times[::2], times[1::2]
+            self.events += len(written)
+            if not asked or len(gaps_s) != len(written) - 1:
+                self.failed += 1
+                continue
+            true_s = [later - sooner for sooner, later in pairwise(written)]
+            self.itl_errors_ms += [
+                abs(gap - true) * 1e3 for gap, true in zip(gaps_s, true_s, strict=True)
+            ]
+            self.itls_ms += [gap * 1e3 for gap in gaps_s]
+            self.ttft_errors_ms.append(abs(ttft_s - (written[0] - asked[0])) * 1e3)
+            if start_s is not None:
+                reported = accumulate(gaps_s, initial=start_s + ttft_s)
+                self.lags_ms += [
+                    (at - true) * 1e3 for at, true in zip(reported, written, strict=True)
+                ]
 
     async def closed_loop(self, one: Callable[[], Awaitable[None]]) -> None:
         """Each stream asks one request after another."""
@@ -103,11 +120,14 @@ class Run:
 
 
 def ours(run: Run) -> None:
-    """The product's own: its closed loop, its transport, its decoding."""
+    """The product's own: its closed loop, its transport, its decoding; and what its validity rules
+    say of this very run."""
     from tuner.load import RungPlan, Target, play
     from tuner.load import run as on_loop
+    from tuner.measuring.measurement import measure
+    from tuner.measuring.validity import doubts
 
-    length_s = run.requests * (run.ttft_ms / 1e3 + run.tokens * 0.02)
+    length_s = run.requests * (TTFT_S + run.tokens * INTERVAL_S)
     plan = RungPlan(
         concurrency=run.streams,
         lengths=((PROMPT_TOKENS, run.tokens),),
@@ -118,11 +138,25 @@ def ours(run: Run) -> None:
         rung_index=0,
     )
     target = Target(base_url=run.url, api="completions", model="truth")
-    played: list[Any] = []
-    run.clocked(lambda: played.append(on_loop(play(target, plan))))
-    for timing in played[0].timings:
+    kept: list[Any] = []
+    run.clocked(lambda: kept.append(on_loop(play(target, plan))))
+    (played,) = kept
+    origin_s = played.real_s[0] - played.start_s
+    for timing in played.timings:
         if timing.error is None and timing.text:
-            run.saw_arrivals(timing.text, timing.sent_s, [at for at, _ in timing.events])
+            arrivals_s = [origin_s + at for at, _ in timing.events]
+            run.saw_arrivals(timing.text, origin_s + timing.sent_s, arrivals_s)
+    rung = measure(
+        played.timings,
+        concurrency=run.streams,
+        start_s=played.start_s,
+        end_s=played.end_s,
+        gpus=1,
+        lags_s=played.lags_s,
+    )
+    run.doubts = [str(doubt) for doubt in doubts(rung, played.observed()) if doubt.voids]
+    if rung.instrument_lag_ms is not None:
+        run.read_late_ms = rung.instrument_lag_ms.p50, rung.instrument_lag_ms.p99
 
 
 def httpx_lines(run: Run) -> None:
@@ -193,7 +227,7 @@ def vllm(run: Run) -> None:
                     ignore_eos=True,
                 )
                 got = await module.async_request_openai_completions(asked, session)
-                run.saw(got.generated_text, got.ttft, list(got.itl))
+                run.saw(got.generated_text, got.ttft, list(got.itl), got.start_time)
 
             await run.closed_loop(one)
 
@@ -230,7 +264,7 @@ def sglang(run: Run) -> None:
             extra_request_body={},
         )
         got = await names["async_request_openai_completions"](request_func_input=asked)
-        run.saw(got.generated_text, got.ttft, list(got.itl))
+        run.saw(got.generated_text, got.ttft, list(got.itl), got.start_time)
 
     run.clocked(lambda: asyncio.run(run.closed_loop(one)))
 
@@ -278,7 +312,7 @@ def rust(run: Run) -> None:
     result = json.loads(answer[0])
     told = zip(result["generated_texts"], result["ttfts"], result["itls"], strict=True)
     for text, ttft_s, gaps_s in told:
-        run.saw(text, ttft_s, gaps_s)
+        run.saw(text, ttft_s, gaps_s, None)
 
 
 def _module(path: Path, name: str = "rival") -> Any:
@@ -322,7 +356,7 @@ def percentile(values: list[float], share: float) -> float | None:
 
 def main() -> None:
     """Run one client and print its figures."""
-    name, url, streams, requests, tokens, ttft_ms, *rest = sys.argv[1:]
+    name, url, streams, requests, tokens, *rest = sys.argv[1:]
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     run = Run(
@@ -330,13 +364,14 @@ def main() -> None:
         streams=int(streams),
         requests=int(requests),
         tokens=int(tokens),
-        ttft_ms=float(ttft_ms),
         rivals=rest[0] if rest else "",
     )
     CLIENTS[name](run)
+    run.judge()
     figures = {
         f"{what}_{label}": percentile(values, share)
         for what, values in {
+            "lag_ms": run.lags_ms,
             "itl_error_ms": run.itl_errors_ms,
             "ttft_error_ms": run.ttft_errors_ms,
             "itl_ms": run.itls_ms,
@@ -351,6 +386,8 @@ def main() -> None:
         "cpu_s": run.cpu_s,
         "wall_s": run.wall_s,
         "cpu_us_per_event": run.cpu_s / run.events * 1e6 if run.events else None,
+        "doubts": run.doubts,
+        "read_late_ms": run.read_late_ms,
         **figures,
     }
     print(json.dumps(result))

@@ -10,9 +10,9 @@
  *   tokens       tokens an event
  *   sync         1: events of all streams fall on one grid of interval_us, as decode steps do
  *
- * Paths end in /v1/completions, /v1/chat/completions or /generate. The text of an event is the time
- * of its write, CLOCK_MONOTONIC in ns, as long as that of any other; how many tokens are wanted is
- * read from max_tokens or max_new_tokens. GET /log answers one line a request that ended or was cut:
+ * Paths end in /v1/completions, /v1/chat/completions or /generate. The text of an event is two times
+ * of 20 digits each, CLOCK_MONOTONIC in ns: when it was written, and when the kernel had the request;
+ * how many tokens are wanted is read from max_tokens or max_new_tokens. GET /log answers one line a request that ended or was cut:
  * received, first and last write (ns), tokens, tokens that were wanted. GET /health and /v1/models
  * answer as an engine does.
  *
@@ -43,7 +43,7 @@ struct stream {
     int open, busy, streaming, usage, heap_at;
     enum kind kind;
     long wanted, sent, tokens, prompt;
-    uint64_t due, interval, received, first, last;
+    uint64_t due, interval, arrived, received, first, last;
 };
 
 struct line { uint64_t received, first, last; long tokens, wanted; };
@@ -53,11 +53,13 @@ static struct line *lines;
 static size_t logged;
 static int heap[MAX_FD], heap_size, timer;
 
-static uint64_t now_ns(void) {
+static uint64_t clock_ns(clockid_t clock) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
+
+static uint64_t now_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
 
 /* --- a heap of streams by the time of their next event */
 
@@ -158,7 +160,7 @@ static void answer_log(int fd) {
 static size_t event(char *out, const struct stream *s, uint64_t stamp, int last) {
     char body[EVENT], usage[160] = "null";
     const char *finish = last ? "\"length\"" : "null";
-    unsigned long long at = stamp;
+    unsigned long long at = stamp, asked = s->arrived;
     if (s->usage)
         snprintf(usage, sizeof usage,
                  "{\"prompt_tokens\":%ld,\"total_tokens\":%ld,\"completion_tokens\":%ld}", s->prompt,
@@ -166,25 +168,25 @@ static size_t event(char *out, const struct stream *s, uint64_t stamp, int last)
     int n;
     if (s->kind == GENERATE)
         n = snprintf(body, sizeof body,
-                     "data: {\"text\":\"%020llu\",\"output_ids\":[%ld],\"meta_info\":{\"id\":"
+                     "data: {\"text\":\"%020llu%020llu\",\"output_ids\":[%ld],\"meta_info\":{\"id\":"
                      "\"0123456789abcdef0123456789abcdef\",\"finish_reason\":%s,\"prompt_tokens\":%ld,"
                      "\"weight_version\":\"default\",\"completion_tokens\":%ld,\"cached_tokens\":0,"
                      "\"e2e_latency\":null}}\n\n",
-                     at, s->sent, last ? "{\"type\":\"length\"}" : "null", s->prompt, s->sent);
+                     at, asked, s->sent, last ? "{\"type\":\"length\"}" : "null", s->prompt, s->sent);
     else if (s->kind == CHAT)
         n = snprintf(body, sizeof body,
                      "data: {\"id\":\"chatcmpl-0123456789abcdef0123456789abcdef\",\"object\":"
                      "\"chat.completion.chunk\",\"created\":1700000000,\"model\":\"truth\",\"choices\":"
-                     "[{\"index\":0,\"delta\":{\"role\":null,\"content\":\"%020llu\"},\"logprobs\":null,"
+                     "[{\"index\":0,\"delta\":{\"role\":null,\"content\":\"%020llu%020llu\"},\"logprobs\":null,"
                      "\"finish_reason\":%s}],\"usage\":%s}\n\n",
-                     at, finish, usage);
+                     at, asked, finish, usage);
     else
         n = snprintf(body, sizeof body,
                      "data: {\"id\":\"cmpl-0123456789abcdef0123456789abcdef\",\"object\":"
                      "\"text_completion\",\"created\":1700000000,\"model\":\"truth\",\"choices\":"
-                     "[{\"index\":0,\"text\":\"%020llu\",\"logprobs\":null,\"finish_reason\":%s,"
+                     "[{\"index\":0,\"text\":\"%020llu%020llu\",\"logprobs\":null,\"finish_reason\":%s,"
                      "\"matched_stop\":null}],\"usage\":%s}\n\n",
-                     at, finish, usage);
+                     at, asked, finish, usage);
     return (size_t)sprintf(out, "%x\r\n%.*s\r\n", n, n, body);
 }
 
@@ -311,10 +313,29 @@ static void ask(int fd, char *request, const char *body) {
     else answer(fd, "application/json", "{}", 2);
 }
 
+/* Reads what is there, and when the kernel had it: this thread may have been busy meanwhile. */
+static ssize_t receive(int fd, struct stream *s) {
+    char control[CMSG_SPACE(sizeof(struct timespec))];
+    struct iovec into = {s->request + s->have, (size_t)REQUEST - 1 - s->have};
+    struct msghdr message = {.msg_iov = &into, .msg_iovlen = 1, .msg_control = control,
+                             .msg_controllen = sizeof control};
+    ssize_t n = recvmsg(fd, &message, 0);
+    if (n <= 0) return n;
+    s->arrived = now_ns();
+    struct cmsghdr *told = CMSG_FIRSTHDR(&message);
+    if (told && told->cmsg_level == SOL_SOCKET && told->cmsg_type == SO_TIMESTAMPNS) {
+        struct timespec t;
+        memcpy(&t, CMSG_DATA(told), sizeof t);
+        s->arrived -= clock_ns(CLOCK_REALTIME) -
+                      ((uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec);
+    }
+    return n;
+}
+
 static void hear(int fd) {
     struct stream *s = &streams[fd];
     for (;;) {
-        ssize_t n = recv(fd, s->request + s->have, (size_t)REQUEST - 1 - s->have, 0);
+        ssize_t n = receive(fd, s);
         if (n < 0 && errno == EAGAIN) break;
         if (n <= 0 || s->have + (size_t)n >= REQUEST - 1) {
             hang_up(fd);
@@ -341,6 +362,7 @@ static void accept_all(int listener, int poll) {
             continue;
         }
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &one, sizeof one);
         memset(&streams[fd], 0, sizeof streams[fd]);
         streams[fd].request = malloc(REQUEST), streams[fd].heap_at = -1, streams[fd].open = 1;
         struct epoll_event want = {.events = EPOLLIN, .data.fd = fd};
