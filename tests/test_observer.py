@@ -142,8 +142,10 @@ def test_an_observer_that_was_killed_costs_its_numbers_alone() -> None:
 
 def test_nothing_is_left_of_it_when_its_owner_is_killed() -> None:
     owner = (
+        "import asyncio\n"
         "from tuner.observers.observer import Observer, Subject\n"
         "with Observer(Subject()) as o:\n"
+        "    asyncio.run(o.seen(0.0, 0.0))\n"
         "    print(o._process.pid, flush=True)\n"
         "    input()\n"
     )
