@@ -1,53 +1,59 @@
-"""Whether engines forgot their prefixes between rungs, in words, and where a reader finds it."""
+"""What is played: a file, options in place of one, or options over one."""
 
-import json
+from pathlib import Path
 
 import pytest
 
-from tests.evening import folder, keep, remember
-from tests.nights import rung
-from tests.pages import read
-from tests.samples import record
-from tuner.cli import cli
-from tuner.definitions.validation import load_study
-from tuner.night.workload import workload_of
-from tuner.verbs.inspect import check, plan
-from tuner.verbs.report import report
-from tuner.views.asked import forgotten
+from tuner.errors import TunerError
+from tuner.verbs.asked import DEFAULT, Options, asked
 
-DEV = "vLLM forgets prefixes only where VLLM_SERVER_DEV_MODE=1 is set"
-
-
-def launched(*flushes, **changes):
-    rungs = [rung(1, 40.0, flush=said) for said in flushes]
-    return record(0, "baseline").model_copy(update={"rungs": rungs, **changes})
+OBJECTIVE = """\
+ladder:
+  - {concurrency: 1}
+  - {concurrency: 8, slos: [ttft_ms p50 <= 9]}
+input_tokens: {distribution: normal, mean: 100, sd: 10}
+output_tokens: 20
+window_s: 3
+slos: [tpot_ms p50 <= 9]
+"""
 
 
-@pytest.mark.parametrize(
-    ("flushes", "said"),
-    [
-        ((), ""),
-        ((None, None), ""),
-        ((None, "done", "done"), "prefixes were forgotten before each of 2 rungs"),
-        (("done", DEV), f"prefixes were forgotten before 1 of 2 rungs: {DEV}"),
-        ((DEV, DEV), f"prefixes were forgotten before 0 of 2 rungs: {DEV}"),
-    ],
-)
-def test_it_is_told_once_for_all_rungs(flushes, said):
-    assert forgotten([launched(*flushes)]) == said
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "objective.yaml"
+    path.write_text(OBJECTIVE)
+    return path
 
 
-def test_what_servers_are_asked_is_said_before_a_night_and_after_it(tmp_path, capsys):
-    night = folder(tmp_path)
-    asked = workload_of(load_study(night))
-    assert check(night).workload == plan(night).workload == asked
-    remember(night)
-    keep(night, launched("done", "done", workload=asked))
-    text = read(report(night, None).read_text()).text
-    for words in (*asked.sentences(), "prefixes were forgotten before each of 2 rungs"):
-        assert words in text
-    cli.main(["show", str(night), "--json"], standalone_mode=False)
-    shown = json.loads(capsys.readouterr().out)
-    assert shown["workload"]["api"] == "generate"
-    cli.main(["show", str(night), "0"], standalone_mode=False)
-    assert all(line in capsys.readouterr().out for line in asked.sentences()[:1])
+def test_nothing_said_is_the_default() -> None:
+    found = asked(None, Options())
+    assert (found.objective, found.trace) == (DEFAULT, None)
+    assert found.lengths == ((256, 128),)
+
+
+def test_a_rung_that_the_file_knows_keeps_what_it_says_of_it(path: Path) -> None:
+    found = asked(path, Options(concurrency=[8, 2])).objective
+    assert [rung.concurrency for rung in found.ladder] == [8, 2]
+    assert [rung.slos for rung in found.ladder] == [["ttft_ms p50 <= 9"], []]
+    assert (found.window_s, found.slos) == (3.0, ["tpot_ms p50 <= 9"])
+
+
+def test_lengths_and_a_window_are_put_over_the_files(path: Path) -> None:
+    found = asked(path, Options(input_tokens=7, output_tokens=5, window_s=1.5))
+    assert found.lengths == ((7, 5),)
+    assert found.objective.window_s == 1.5
+    assert asked(path, Options(output_tokens=5)).objective.input_tokens != 7
+
+
+def test_rates_make_an_open_loop() -> None:
+    found = asked(None, Options(request_rate=[0.5, 2])).objective
+    assert found.by_rate
+    assert [rung.said for rung in found.ladder] == ["0.5 req/s", "2 req/s"]
+
+
+def test_what_a_server_cannot_take_is_refused() -> None:
+    found = asked(None, Options(input_tokens=100, output_tokens=50))
+    found.refuse_too_long(150)
+    found.refuse_too_long(None)
+    with pytest.raises(TunerError, match="150 tokens a request are asked .* at most 149"):
+        found.refuse_too_long(149)
