@@ -55,5 +55,5 @@ def test_what_a_server_cannot_take_is_refused() -> None:
     found = asked(None, Options(input_tokens=100, output_tokens=50))
     found.refuse_too_long(150)
     found.refuse_too_long(None)
-    with pytest.raises(TunerError, match="150 tokens a request are asked .* at most 149"):
+    with pytest.raises(TunerError, match=r"150 tokens a request are asked .* at most 149"):
         found.refuse_too_long(149)
