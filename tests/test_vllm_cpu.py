@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.benchmarks.bench_serve import Setup, compare, table
 from tests.conftest import ROOT, TUNER, tuner
 from tests.rehearsed import free_port
 from tuner.definitions.validation import load_study
@@ -176,6 +177,7 @@ def test_the_exported_command_starts_a_server_that_answers(study, tmp_path):
         try:
             wait_for(lambda: answers(port), 300)
             measured = chatted(tmp_path, f"http://127.0.0.1:{port}")
+            agrees_with_vllms_own_client(f"http://127.0.0.1:{port}", measured["model"])
         finally:
             os.killpg(server.pid, signal.SIGTERM)
             server.wait(60)
@@ -187,6 +189,15 @@ def test_the_exported_command_starts_a_server_that_answers(study, tmp_path):
     # The words of a prompt are counted by the server: near what was asked, template included.
     per_request = rung["input_tok_s"] / rung["output_tok_s"] * 16
     assert per_request == pytest.approx(200, rel=0.3)
+
+
+def agrees_with_vllms_own_client(url: str, model: str) -> None:
+    """`vllm bench serve` in turn on the same server, which runs two requests at a time; a busy
+    machine moves both, so that their repeats must overlap and no more."""
+    setup = Setup(url=url, python=ENGINE, model=model, input_tokens=32, output_tokens=32, seconds=3)
+    (found,) = compare(setup, [2], 3)
+    assert found.agrees("output_tok_s", slack=0.2), table([found])
+    assert found.agrees("ttft_p50_ms", slack=0.5), table([found])
 
 
 CHAT = """\
