@@ -196,7 +196,7 @@ def agrees_with_vllms_own_client(url: str, model: str) -> None:
     machine moves both, so that their repeats must overlap and no more."""
     setup = Setup(url=url, python=ENGINE, model=model, input_tokens=32, output_tokens=32, seconds=3)
     (found,) = compare(setup, [2], 3)
-    assert found.agrees("output_tok_s", slack=0.2), table([found])
+    assert found.agrees("steady_tok_s", slack=0.2), table([found])
     assert found.agrees("ttft_p50_ms", slack=0.5), table([found])
 
 

@@ -4,9 +4,16 @@
         --python studies/vllm-cpu/engine/bin/python --model studies/vllm-cpu/models/dense
 
 Both ask for the same lengths at the same concurrency, whichever was first is second in the next
-repeat. Their number of requests fills about the window that ours measures, in whole waves. Their
-client is what its own `vllm bench serve` calls, in the engine's environment, with a seed of its own
-in each repeat: with one seed the server would know all prompts from the second repeat on.
+repeat. Their number of requests fills about the window that ours measures. Their client is what its
+own `vllm bench serve` calls, in the engine's environment, with a seed of its own in each repeat:
+with one seed the server would know all prompts from the second repeat on.
+
+Left to itself their client sends its first requests at one moment, and since all are equally long
+they stay in step: prompts of a wave wait for each other. Ours spreads its streams. So theirs is
+given a rate as well, a third above what the server does, which spreads its first requests and then
+never waits; `--in-step` leaves that out. Beside the throughput that it prints stands the one of its
+steady part, from its own stamps: from when all streams were under way until the last request was
+sent.
 """
 
 import argparse
@@ -17,6 +24,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -30,6 +38,8 @@ main(parser.parse_args())
 """
 _LIMIT_S = 600
 _LEAST_WAVES = 3
+_SPREAD = 1.33
+"""Times the server's own rate: enough that streams never wait for it, once they were spread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +52,7 @@ class Setup:
     input_tokens: int = 64
     output_tokens: int = 64
     seconds: float = 10.0
+    in_step: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +60,7 @@ class Measured:
     """One client's numbers of one repeat."""
 
     output_tok_s: float
+    steady_tok_s: float
     ttft_p50_ms: float
     requests: int
     reasons: Sequence[str] = ()
@@ -87,7 +99,8 @@ def compare(setup: Setup, concurrency: Sequence[int], repeats: int) -> list[Comp
                 if mine:
                     each.ours.append(_ours(setup, each.concurrency))
                 else:
-                    each.theirs.append(_theirs(setup, each.concurrency, requests, seed=repeat))
+                    rate = None if setup.in_step else _SPREAD * pace.requests / setup.seconds
+                    each.theirs.append(_theirs(setup, each.concurrency, requests, rate, repeat))
             print(*_lines(each, repeat), sep="\n", file=sys.stderr, flush=True)
     return found
 
@@ -108,13 +121,16 @@ def _ours(setup: Setup, concurrency: int) -> Measured:
     (rung,) = (rung["measurement"] for rung in document["rungs"])
     return Measured(
         output_tok_s=rung["output_tok_s"],
+        steady_tok_s=rung["output_tok_s"],
         ttft_p50_ms=rung["ttft_ms"]["p50"],
         requests=rung["requests_completed"],
         reasons=document["reasons"],
     )
 
 
-def _theirs(setup: Setup, concurrency: int, requests: int, *, seed: int) -> Measured:
+def _theirs(
+    setup: Setup, concurrency: int, requests: int, rate: float | None, seed: int
+) -> Measured:
     with tempfile.TemporaryDirectory() as folder:
         options: dict[str, Any] = {
             "backend": "openai",
@@ -132,20 +148,42 @@ def _theirs(setup: Setup, concurrency: int, requests: int, *, seed: int) -> Meas
             "result-filename": "result.json",
         }
         words = [str(setup.python), "-c", _THEIRS, "--ignore-eos", "--save-result"]
+        words += ["--save-detailed"]
+        if rate is not None:
+            options |= {"request-rate": rate, "burstiness": 1000}  # evenly, more or less
         words += ["--disable-tqdm", *(f"--{name}={value}" for name, value in options.items())]
         subprocess.run(words, capture_output=True, text=True, timeout=_LIMIT_S, check=True)
         result = json.loads((Path(folder) / "result.json").read_text())
     return Measured(
         output_tok_s=result["output_throughput"],
+        steady_tok_s=steady_tok_s(result, concurrency),
         ttft_p50_ms=result["median_ttft_ms"],
         requests=result["completed"],
     )
 
 
+def steady_tok_s(result: dict[str, Any], concurrency: int) -> float:
+    """Tokens a second while all streams were under way, by vLLM's own stamps.
+
+    An event that came by itself carries the mean number of tokens of its answer's events.
+    """
+    starts = sorted(result["start_times"])
+    since_s, until_s = starts[concurrency - 1], starts[-1]
+    tokens = 0.0
+    for start_s, ttft_s, gaps_s, length in zip(
+        *(result[name] for name in ("start_times", "ttfts", "itls", "output_lens")), strict=True
+    ):
+        arrivals = list(accumulate(gaps_s, initial=start_s + ttft_s))
+        inside = sum(since_s < at_s <= until_s for at_s in arrivals)
+        tokens += length * inside / len(arrivals)
+    return float(tokens / (until_s - since_s))
+
+
 def _lines(each: Compared, repeat: int) -> list[str]:
     pairs = (("tuner", each.ours[-1]), ("vllm bench", each.theirs[-1]))
     return [
-        f"at {each.concurrency}, {repeat + 1}: {name} {m.output_tok_s:.1f} tok/s, "
+        f"at {each.concurrency}, {repeat + 1}: {name} {m.output_tok_s:.1f} tok/s "
+        f"({m.steady_tok_s:.1f} steady), "
         f"TTFT p50 {m.ttft_p50_ms:.1f} ms, {m.requests} requests {'; '.join(m.reasons)}"
         for name, m in pairs
     ]
@@ -158,12 +196,19 @@ def table(found: Sequence[Compared]) -> str:
         "|---|---|---|---|---|---|",
     ]
     for each in found:
-        for name, said in (("output_tok_s", "output tok/s"), ("ttft_p50_ms", "TTFT p50 ms")):
+        for name, said in _SHOWN:
             cells = [_spread(values) for values in each.both(name)]
             overlap = "yes" if each.agrees(name) else "no"
             cells += [f"{each.ratio(name):.3f}", overlap]
             lines.append(f"| {each.concurrency} | {said} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+_SHOWN = (
+    ("output_tok_s", "output tok/s"),
+    ("steady_tok_s", "output tok/s, their steady part"),
+    ("ttft_p50_ms", "TTFT p50 ms"),
+)
 
 
 def _spread(values: Sequence[float]) -> str:
@@ -183,6 +228,7 @@ def main() -> None:
     parser.add_argument("--input-tokens", type=int, default=64)
     parser.add_argument("--output-tokens", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--in-step", action="store_true")
     given = parser.parse_args()
     setup = Setup(
         url=given.url,
@@ -191,6 +237,7 @@ def main() -> None:
         input_tokens=given.input_tokens,
         output_tokens=given.output_tokens,
         seconds=given.seconds,
+        in_step=given.in_step,
     )
     levels = [int(level) for level in given.concurrency.split(",")]
     print(table(compare(setup, levels, given.repeats)))
