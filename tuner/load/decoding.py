@@ -1,36 +1,50 @@
 """What came, decoded: exchanges → timings, once the clock has stopped."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tuner.load.dialects import Dialect, Reply, decode, spread
 from tuner.load.source import Asked
 from tuner.measuring.measurement import RequestTiming
 
 
-def timings_of(
-    asked: Sequence[Asked], dialect: Dialect, clock: Callable[[float], float]
-) -> tuple[RequestTiming, ...]:
-    """What each request brought; `clock` turns a stamp of `perf_counter` into the load's time."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """A load's clock: `time_scale` seconds of it are one of `perf_counter`, and it began at
+    `origin_s` of that, which all processes of a machine share."""
+
+    origin_s: float
+    time_scale: float
+
+    def at(self, real_s: float) -> float:
+        """Seconds of the load's clock since it began."""
+        return (real_s - self.origin_s) * self.time_scale
+
+
+def timings_of(asked: Sequence[Asked], dialect: Dialect, clock: Clock) -> tuple[RequestTiming, ...]:
+    """What each request brought, by the load's clock."""
     replies = [(one, decode(one.raw, dialect)) for one in asked]
-    per_event = _tokens_per_event([reply for one, reply in replies if one.raw.done_s is not None])
+    per_event: float | None = None
+    if any(reply.uncounted for _, reply in replies):
+        whole = [reply for one, reply in replies if one.raw.done_s is not None]
+        per_event = _tokens_per_event(whole)
     return tuple(_timing(one, reply, per_event, clock) for one, reply in replies)
 
 
-def _timing(
-    asked: Asked, reply: Reply, per_event: float | None, clock: Callable[[float], float]
-) -> RequestTiming:
+def _timing(asked: Asked, reply: Reply, per_event: float | None, clock: Clock) -> RequestTiming:
     raw = asked.raw
-    events, error = _counted(asked, reply, per_event)
+    events, tokens, error = _counted(asked, reply, per_event)
     ended_s = raw.done_s if raw.done_s is not None else raw.failed_s
+    origin_s, scale = clock.origin_s, clock.time_scale
     return RequestTiming(
         stream=asked.stream,
         index=asked.index,
-        sent_s=clock(raw.sent_s),
-        due_s=None if asked.due_s is None else clock(asked.due_s),
-        events=tuple((clock(at), tokens) for at, tokens in events),
-        done_s=None if ended_s is None else clock(ended_s),
+        sent_s=clock.at(raw.sent_s),
+        due_s=None if asked.due_s is None else clock.at(asked.due_s),
+        events=tuple([((at - origin_s) * scale, count) for at, count in events]),
+        done_s=None if ended_s is None else clock.at(ended_s),
         input_tokens=reply.input_tokens or asked.input_tokens,
-        output_tokens=sum(tokens for _, tokens in events),
+        output_tokens=tokens,
         requested_tokens=asked.output_tokens,
         error=error,
         text=reply.text,
@@ -40,18 +54,17 @@ def _timing(
 
 def _counted(
     asked: Asked, reply: Reply, per_event: float | None
-) -> tuple[tuple[tuple[float, int], ...], str | None]:
-    """The events with their tokens, and what is wrong with them."""
-    events, error = reply.events, reply.error
-    if reply.uncounted and error is None:
-        if per_event is None:
-            return events, "tokens are counted at a request's end, and none came to its end"
-        left = asked.output_tokens - reply.output_tokens
-        estimate = min(round(per_event * len(reply.uncounted)), left)
-        events += tuple(spread(estimate, reply.uncounted))
-    if reply.output_tokens > asked.output_tokens:
-        return (), f"{asked.output_tokens} tokens were asked and {reply.output_tokens} counted"
-    return events, error
+) -> tuple[tuple[tuple[float, int], ...], int, str | None]:
+    """The events with their tokens, all these tokens, and what is wrong with them."""
+    events, tokens, error = reply.events, reply.output_tokens, reply.error
+    if tokens > asked.output_tokens:
+        return (), 0, f"{asked.output_tokens} tokens were asked and {tokens} counted"
+    if not reply.uncounted or error is not None:
+        return events, tokens, error
+    if per_event is None:
+        return events, tokens, "tokens are counted at a request's end, and none came to its end"
+    estimate = min(round(per_event * len(reply.uncounted)), asked.output_tokens - tokens)
+    return (*events, *spread(estimate, reply.uncounted)), tokens + estimate, error
 
 
 def _tokens_per_event(replies: Sequence[Reply]) -> float | None:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Awaitable, Callable
 from time import perf_counter
 
+from tuner.load.decoding import Clock
 from tuner.load.pace import Pace
 from tuner.load.plan import Played, RungPlan, Target
 from tuner.load.readying import readied
@@ -124,30 +125,26 @@ class _Rung:
 
     async def played(self) -> Played:
         """Decode what came, now that the clock has stopped."""
-        span = Span(
-            origin_s=self._origin_s,
-            start_s=self._start_s,
-            end_s=self._end_s,
-            time_scale=self._scale,
-        )
+        clock = Clock(origin_s=self._origin_s, time_scale=self._scale)
+        span = Span(clock=clock, start_s=self._start_s, end_s=self._end_s)
         brought = await self._players.brought(span)
         return Played(
             timings=brought.timings,
-            start_s=span.clock(self._start_s),
-            end_s=span.clock(self._end_s),
+            start_s=clock.at(self._start_s),
+            end_s=clock.at(self._end_s),
             load_samples=tuple(
-                (span.clock(at), running, queued) for at, running, queued in self._samples
+                (clock.at(at), running, queued) for at, running, queued in self._samples
             ),
             lags_s=brought.lags_s,
             stamped=brought.stamped,
             cpu_share=brought.cpu_share,
             wait_share=brought.wait_share,
             processes=self._players.processes,
-            warmup_s=span.clock(self._start_s),
+            warmup_s=clock.at(self._start_s),
             stable=self._pace.stable,
             ended=self._pace.ended,
             real_s=(self._start_s, self._end_s),
-            unsent_s=tuple(map(span.clock, brought.unsent_s)),
+            unsent_s=tuple(map(clock.at, brought.unsent_s)),
         )
 
     async def _warm_up(self) -> None:

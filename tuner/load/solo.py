@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tuner.load.closed_loop import ClosedLoop
-from tuner.load.decoding import timings_of
+from tuner.load.decoding import Clock, timings_of
 from tuner.load.dialects import DIALECTS
 from tuner.load.open_loop import OpenLoop
 from tuner.load.plan import WHOLE, RungPlan, Share, Target
@@ -37,17 +37,11 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """When a load began, and its window, in seconds of `perf_counter`, which all processes of a
-    machine share; and how many seconds of the load's clock one of them is."""
+    """A load's clock, and its window in seconds of `perf_counter`."""
 
-    origin_s: float
+    clock: Clock
     start_s: float
     end_s: float
-    time_scale: float
-
-    def clock(self, real_s: float) -> float:
-        """Seconds of the load's clock since it began."""
-        return (real_s - self.origin_s) * self.time_scale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
