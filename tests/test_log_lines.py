@@ -1,10 +1,10 @@
 import pytest
 
 from tuner.failures.log_lines import (
+    Lines,
     block_above,
     condensed,
     line_at,
-    lines_with,
     next_line,
     previous_line,
     split_prefix,
@@ -62,14 +62,14 @@ def test_runs_of_three_and_other_lines_stay_whole() -> None:
 
 def test_lines_with_several_words_are_found_once_and_in_order() -> None:
     text = "a red dog\nnothing\na red cat, red again\na blue dog\n"
-    found = lines_with(text, ("dog", "red"))
+    found = Lines(text).having(("dog", "red"))
     assert [line.body for line in found] == ["a red dog", "a red cat, red again", "a blue dog"]
-    assert lines_with(text, ("green",)) == []
+    assert Lines(text).having(("green",)) == []
 
 
 def test_of_a_word_that_floods_a_log_the_first_and_last_lines_are_found() -> None:
     flood = "".join(f"red {i}\n" for i in range(2000))
-    bodies = [line.body for line in lines_with(flood, ("red",))]
+    bodies = [line.body for line in Lines(flood).having(("red",))]
     assert bodies[0] == "red 0"
     assert bodies[-1] == "red 1999"
     assert "red 1000" not in bodies
@@ -98,3 +98,10 @@ def test_a_message_alone_is_its_own_block_below_the_line_that_announces_it() -> 
     text = "before\n[2026-02-03 21:14:12 TP2] it failed:\nValueError: no\n"
     found = block_above(text, line_at(text, text.index("ValueError")))
     assert (found.rank, found.text) == (2, "it failed:\nValueError: no")
+
+
+def test_lines_alike_but_for_digits_and_ids_are_still_told_apart() -> None:
+    text = "[Errno 28] of c0de\n[Errno 98] of dead\n[Errno 28] of beef\n"
+    assert [line.start for line in Lines(text).having(("Errno 28",))] == [0, 38]
+    assert [line.start for line in Lines(text).having(("dead", "beef"))] == [19, 38]
+    assert Lines(text).having(("bead",)) == []

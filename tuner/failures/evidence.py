@@ -10,10 +10,10 @@ from tuner.failures import blame
 from tuner.failures.log_lines import (
     Block,
     Line,
+    Lines,
     block_above,
     condensed,
     line_at,
-    lines_with,
     next_line,
     previous_line,
 )
@@ -90,7 +90,8 @@ class Reading:
         self.resolved = blame.said(text)
         self.launched = flags or self.resolved
         self._phase = phase
-        self._timeline = Timeline(text, engine)
+        self._lines = Lines(text)
+        self._timeline = Timeline(text, engine, self._lines)
         self._blocks: dict[int, Block] = {}
 
     @staticmethod
@@ -251,7 +252,7 @@ class Reading:
     def _hits_and_noises(self) -> tuple[list[Hit], list[tuple[Noise, Line]]]:
         hits: list[Hit] = []
         noises: list[tuple[Noise, Line]] = []
-        for line in lines_with(self.text, _WORDS):
+        for line in self._lines.having(_WORDS):
             body = line.body[:_LINE_CHARS]
             noise = next((noise for noise in NOISE if noise.pattern.search(body)), None)
             if noise is not None and not self._is_abandoned(line):

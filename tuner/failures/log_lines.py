@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 
 _TAGS = r"(?:[A-Z]{2,3}\d+[ ,]*)*"
 _PREFIX = re.compile(
@@ -33,9 +34,6 @@ _EDGE = 200
 """How many finds of one word are looked at from either end of a log."""
 
 
-_BATCH = ("Decode batch", "Prefill batch", "generation throughput:")
-
-
 def condensed(text: str) -> str:
     """A log without the middle of long runs of batch and access lines; their ends stay."""
     lines = text.split("\n")
@@ -43,7 +41,7 @@ def condensed(text: str) -> str:
     run: list[str] = []
     batch: str | None = None
     for line in lines:
-        if any(word in line for word in _BATCH):
+        if "Decode batch" in line or "Prefill batch" in line or "generation throughput:" in line:
             batch = line
         elif '" 200' not in line:
             kept += _ends(run, batch)
@@ -102,37 +100,45 @@ def next_line(text: str, line: Line) -> Line | None:
     return line_at(text, line.end + 1) if line.end + 1 < len(text) else None
 
 
-def _finds(text: str, word: str, start: int, end: int, limit: int) -> Iterator[int]:
-    at = text.find(word, start, end)
-    while at >= 0 and limit:
-        yield at
-        limit -= 1
-        newline = text.find("\n", at)
-        at = -1 if newline < 0 else text.find(word, newline, end)
+class Lines:
+    """The lines of a text, to be found by words.
+
+    Lines that differ in digits and lower-case hexadecimal letters only are looked at as one: a
+    long log says few things, with other times, counts and ids.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        shapes = _shape(text).split(b"\n")
+        starts = accumulate((len(line) + 1 for line in text.split("\n")), initial=0)
+        self._places: dict[bytes, list[int]] = {}
+        for shape, start in zip(shapes, starts, strict=False):
+            self._places.setdefault(shape, []).append(start)
+        self._shapes = b"\n".join(self._places)
+
+    def having(self, words: Iterable[str]) -> list[Line]:
+        """The lines that hold any of the words, in order; of one that floods, the first and
+        last."""
+        starts: set[int] = set()
+        for word in words:
+            found = sorted(self._starts(word))
+            starts.update(found[:_EDGE], found[-_EDGE:])
+        return [line_at(self._text, start) for start in sorted(starts)]
+
+    def _starts(self, word: str) -> Iterator[int]:
+        text, wanted = self._text, _shape(word)
+        at = self._shapes.find(wanted)
+        while at >= 0:
+            begin, end = self._shapes.rfind(b"\n", 0, at) + 1, self._shapes.find(b"\n", at)
+            for start in self._places[self._shapes[begin : end if end >= 0 else None]]:
+                newline = text.find("\n", start)
+                if text.find(word, start, newline if newline >= 0 else len(text)) >= 0:
+                    yield start
+            at = self._shapes.find(wanted, end + 1) if end >= 0 else -1
 
 
-def _finds_back(text: str, word: str, start: int, limit: int) -> Iterator[int]:
-    at = text.rfind(word, start)
-    while at >= 0 and limit:
-        yield at
-        limit -= 1
-        newline = text.rfind("\n", start, at)
-        at = -1 if newline < 0 else text.rfind(word, start, newline)
-
-
-def lines_with(text: str, words: Iterable[str]) -> list[Line]:
-    """The lines that hold any of the words, in order; of one that floods, the first and last."""
-    starts: set[int] = set()
-    for word in words:
-        last = -1
-        for at in _finds(text, word, 0, len(text), _EDGE):
-            last = at
-            starts.add(text.rfind("\n", 0, at) + 1)
-        if last >= 0:
-            starts.update(
-                text.rfind("\n", 0, at) + 1 for at in _finds_back(text, word, last, _EDGE)
-            )
-    return [line_at(text, start) for start in sorted(starts)]
+def _shape(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass").translate(None, b"0123456789abcdef")
 
 
 @dataclass(frozen=True, slots=True)

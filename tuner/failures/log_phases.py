@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal
 
-from tuner.failures.log_lines import condensed, lines_with
+from tuner.failures.log_lines import Lines, condensed
 
 Phase = Literal["starting", "loading", "capturing", "ready", "serving", "stopping"]
 
@@ -98,14 +98,14 @@ class Mark:
 class Timeline:
     """The stages of a log; answers what a rank was doing at an offset."""
 
-    def __init__(self, text: str, engine: str) -> None:
+    def __init__(self, text: str, engine: str, lines: Lines | None = None) -> None:
         words = {**_SGLANG, **_VLLM, **dict.fromkeys(_STOPPING, Stage.STOPPING)}
         uvicorn = Stage.CAPTURED if is_sglang(text, engine) else Stage.READY
         words[_VLLM_READY] = uvicorn
         self._text = text
         self._marks = [
             Mark(line.start, stage, line.rank)
-            for line in lines_with(text, words)
+            for line in (lines or Lines(text)).having(words)
             for stage in _stages_of(line.body, words)
         ]
         self._offsets = [mark.offset for mark in self._marks]
