@@ -10,6 +10,7 @@ from tuner.console import front, terminal
 from tuner.console import show as console
 from tuner.console.terminal import one_line
 from tuner.definitions.validation import load_study
+from tuner.measuring.machine import MachineUse
 from tuner.verbs import inspect
 from tuner.verdicts.analysis import ParetoPoint
 from tuner.views.results import Front
@@ -196,6 +197,22 @@ def test_one_trial_in_full(told, night):
     dead = told("trial", 4)
     assert "blamed: attention-backend\nadvice: Take less." in dead
     assert "output tok/s" not in dead
+
+
+def test_what_the_machine_did_stands_below_a_trials_rungs_and_on_the_front(told, night):
+    made = launch(load_study(night), 0, "search", {"attention-backend": "fa3"})
+    for rung, power_w in zip(made.rungs, (300.0, 700.0), strict=False):
+        use = MachineUse(power_w=power_w, energy_j=10 * power_w, unobserved=["no [power]"])
+        seen = rung.model_copy(update={"machine": use.per_token(power_w * 20)})
+        made = made.model_copy(
+            update={"rungs": [seen if r.level == rung.level else r for r in made.rungs]}
+        )
+    keep(night, made)
+    text = told("trial", 0)
+    assert re.search(r"^ GPU power, W +300 +700", text, re.M), text
+    assert re.search(r"^ output tokens a joule +2 +2", text, re.M)
+    assert "\nno [power]\n" in text
+    assert "tok_per_joule" in told("pareto", "tok_s_per_user", "tok_per_joule")
 
 
 def test_what_it_runs_with_is_held_against_the_baseline(told, night):

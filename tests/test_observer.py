@@ -11,17 +11,20 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
+from types import SimpleNamespace
 from typing import Any
 
+import pynvml
 import pytest
 
 from tests.rehearsed import serving
 from tests.samples import rung
 from tuner.engines.sglang import SGLangEngine
 from tuner.engines.vllm import VLLMEngine
-from tuner.hosts import processes
+from tuner.hosts import gpu_use, processes
 from tuner.measuring.machine import MachineUse
 from tuner.observers.observer import Observer, Seen, Subject, beside
+from tuner.observers.watcher import Watched, Watcher
 
 PAGE = """\
 vllm:num_requests_running{engine="0"} 3.0
@@ -123,6 +126,41 @@ def test_a_server_that_does_not_answer_has_no_load_and_holds_nobody_up() -> None
 def test_a_server_elsewhere_leaves_this_machine_out() -> None:
     machine = seen_of(Subject(here=False)).machine
     assert machine == MachineUse(unobserved=["the server runs elsewhere: its machine not observed"])
+
+
+def test_a_server_whose_gpus_cannot_be_told_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)
+    monkeypatch.setattr(pynvml, "nvmlShutdown", lambda: None)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 0)
+    watched = Watched(1.0, None, [], [os.getpid()], True, [], [], None)
+    found = Watcher(watched).told(0.0, 1.0)
+    assert found.unobserved == [
+        "it computes on no GPU that can be told from here: power not observed"
+    ]
+    assert Watcher(watched._replace(gpus=[])).told(0.0, 1.0).unobserved == []
+
+
+def test_strangers_on_its_gpus_are_told_from_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This test's process computes, and so does one that it started; one of them is the server."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        on_it = [SimpleNamespace(pid=pid) for pid in (os.getpid(), child.pid)]
+        monkeypatch.setattr(gpu_use, "_may_use_gpu", lambda _: True)
+        for name, answer in {
+            "nvmlInit": lambda: None,
+            "nvmlDeviceGetHandleByUUID": lambda uuid: uuid,
+            "nvmlDeviceGetComputeRunningProcesses": lambda _: on_it,
+        }.items():
+            monkeypatch.setattr(pynvml, name, answer)
+        watched = Watched(1.0, ["GPU-a"], [], [child.pid], True, [], [], None)
+        (look,) = Watcher(watched).told(0.0, 1.0).looks
+        assert look.foreign == [os.getpid()]
+        (look,) = Watcher(watched._replace(roots=[os.getpid()])).told(0.0, 1.0).looks
+        assert look.foreign == []
+        on_it[:] = [SimpleNamespace(pid=4_194_305)]  # above the highest number that Linux gives
+        told = Watcher(watched).told(0.0, 1.0)
+        assert told.looks[-1].foreign == []
+        assert "foreign processes not observed" in told.unobserved[0]
+        child.communicate(b"\n")
 
 
 def test_an_observer_that_was_killed_costs_its_numbers_alone() -> None:

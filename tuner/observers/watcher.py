@@ -34,6 +34,7 @@ _KEPT_LOOKS = 10_000
 _METRICS_TIMEOUT_S = 1.0
 _NICER = 5
 _NOT_HERE = "the server runs elsewhere: its machine not observed"
+_NO_GPU_OF_ITS_OWN = "it computes on no GPU that can be told from here: power not observed"
 _UNSEEN = "who computes on the GPUs cannot be seen from here: foreign processes not observed"
 
 
@@ -102,12 +103,9 @@ class Watcher:
     def __init__(self, watched: Watched) -> None:
         self._watched = watched
         self._metrics = list(watched.metrics)
-        uuids = watched.gpus
-        if uuids is None:
-            uuids = list(used_by(self._own()))
-        self._gpus = GpuWatch(uuids) if watched.host else None
         self._looks: deque[Look] = deque(maxlen=_KEPT_LOOKS)
         self._unobserved: list[str] = []
+        self._gpus = self._found_gpus() if watched.host else None
         self._say(_NOT_HERE if self._gpus is None else self._gpus.problem)
 
     def look(self) -> None:
@@ -134,6 +132,13 @@ class Watcher:
         first = max((n for n, look in enumerate(looks) if look.at_s <= since_s), default=0)
         last = min((n for n, look in enumerate(looks) if look.at_s >= until_s), default=len(looks))
         return Told(looks[first : last + 1], self._unobserved)
+
+    def _found_gpus(self) -> GpuWatch:
+        asked = self._watched.gpus
+        found = GpuWatch(used_by(self._own()) if asked is None else asked)
+        if asked is None and not found.problem and not found.look():
+            self._say(_NO_GPU_OF_ITS_OWN)
+        return found
 
     def _gpus_now(self) -> tuple[list[GpuLook], list[int]]:
         if self._gpus is None or self._gpus.problem:
