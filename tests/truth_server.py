@@ -116,7 +116,7 @@ class Truth(asyncio.Protocol):
             self.plain(404, b'{"detail": "Not Found"}')
             return
         ASKED[path] += 1
-        options["since"] = FIRST.setdefault(path, received)
+        options["since"] = str(FIRST.setdefault(path, received))
         if 0 < int(options["refuse"]) <= ASKED[path]:
             options["fault"] = "503"
         self.task = asyncio.ensure_future(self.answer(options, rest, received))
@@ -184,7 +184,7 @@ class Truth(asyncio.Protocol):
 
     def interval_s(self, options):
         settles_s = float(options["settles_s"])
-        passed_s = time.perf_counter() - options["since"]
+        passed_s = time.perf_counter() - float(options["since"])
         cold = max(0.0, 1 - passed_s / settles_s) if settles_s else 0.0
         return float(options["interval_ms"]) / 1000 * 10**cold
 
