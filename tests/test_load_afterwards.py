@@ -61,3 +61,24 @@ def test_who_waits_in_a_queue_is_taken_back_before_what_is_done_afterwards(tmp_p
     assert took[0] < 5
     late = [t for t in result.timings if t.events and t.events[-1][0] > result.end_s]
     assert late, "the others went on"
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_load_tells_what_it_hears_to_its_very_end(tmp_path, processes):
+    heard: list[tuple[int, int]] = []
+
+    async def afterwards() -> None:
+        before = len(heard)
+        while len(heard) < before + 3:  # told meanwhile, or this test never ends
+            await asyncio.sleep(0.05)
+
+    with engine(tmp_path, concurrency=4, output_tok_s=800.0) as address:
+        target = Target(base_url=address, api="generate", model="m")
+        asked = plan(4, window_s=0.5, processes=processes)
+        run(
+            play(target, asked, afterwards=afterwards, beat=lambda *told: heard.append(told)),
+        )
+    pieces = [told for told, _ in heard]
+    assert pieces == sorted(pieces)
+    assert pieces[-1] > 50
+    assert max(under_way for _, under_way in heard) == 4

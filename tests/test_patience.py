@@ -42,7 +42,7 @@ def test_a_start_without_a_sign_of_life_is_given_up_after_the_stall():
     one = Started()
     assert one.passes(60, cores=1.0, says="line {n}\n") == ""
     assert one.passes(120) == ""
-    said = "no sign of life for 126 s: no new line, no work, nothing read"
+    said = "no sign of life for 126 s: no new line, no work, no reading"
     assert one.passes(12) == said
 
 

@@ -116,7 +116,7 @@ class _Rung:
             await self._ending.pause(_HEARD_OUT_S)
             if afterwards is not None and not self._players.counts().over:
                 self._players.ease()
-                await afterwards()
+                await self._beating(afterwards())
         finally:
             self._ending.now()
             await self._players.stop()
@@ -179,6 +179,16 @@ class _Rung:
             if self._pace.ends(self._surface_s(now_s), counts.events, requests) or counts.over:
                 return
             await self._ending.pause(min(look_s, due_s - now_s) if now_s < due_s else look_s)
+
+    async def _beating(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        try:
+            while not task.done():
+                await asyncio.wait([task], timeout=_LONGEST_LOOK_S)
+                self._counts()
+            task.result()
+        finally:
+            await ended(task)
 
     def _counts(self) -> Counts:
         counts = self._players.counts()

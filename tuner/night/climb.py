@@ -43,9 +43,8 @@ async def _believed(
     for attempt in range(ATTEMPTS):
         note(TrialNote(number=order.number, phase="rung", at=rung.said, again=attempt > 0))
         played = await serving.watch.unless_doomed(played_rung(order, serving, course, index, plan))
-        course.failed_replica = serving.watch.failed
         if played is None:
-            course.outcome = "failed"
+            course.lost(serving.watch)
             return None
         measured = judged(order, serving, course, rung, played)
         keep_requests(serving.servers[0].log_path.parent, rung, played.timings, attempt)

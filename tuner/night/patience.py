@@ -118,7 +118,8 @@ class Patience:
         quiet_s = min(silent_s, look.now_s - self._worked_s)
         deadline_s = _SILENT[self.phase] * self.stall_s
         if self._work is not None and quiet_s > self.stall_s:
-            return f"no sign of life for {quiet_s:.0f} s: no new line, no work, nothing read"
+            listens = "listens, and " if self.phase == "ready" else ""
+            return f"{listens}no sign of life for {quiet_s:.0f} s: no new line, no work, no reading"
         if self.phase == "ready" and look.now_s - self._entered_s > deadline_s:
             return f"no token {look.now_s - self._entered_s:.0f} s after it began to listen"
         if silent_s > deadline_s:

@@ -40,7 +40,7 @@ async def played_rung(
     )
     course.flush = await _flush(serving)
     afterwards = continuing(order, serving, course, index)
-    played = await play(target, plan, afterwards=afterwards)
+    played = await play(target, plan, afterwards=afterwards, beat=serving.watch.beat)
     course.seen = await serving.observer.seen(*played.real_s)
     return played
 

@@ -9,7 +9,7 @@ from tuner.engines.base import Engine
 from tuner.failures.classifier import fatal_line
 from tuner.hosts.server import Server
 from tuner.http.client import Http
-from tuner.night.patience import STALL_S, Look, Patience, Work
+from tuner.night.patience import STALL_S, Look, Patience, Pulse, Work
 
 POLL_S = 0.1
 DRAIN_S = 1.5
@@ -33,6 +33,8 @@ class Watch:
 
     def __init__(self, servers: Sequence[Server], *, stall_s: float = STALL_S) -> None:
         self._watched = [_Watched(server, stall_s) for server in servers]
+        self._stall_s = stall_s
+        self._pulse: Pulse | None = None
         self.failed: int | None = None
         self.heard = ""
         self.stalled = ""
@@ -66,7 +68,9 @@ class Watch:
                 self.phase_s = watched.phase_s
 
     async def unless_doomed(self, work: Awaitable[T]) -> T | None:
-        """The result of the work, or None where a server was lost before or while it was done."""
+        """The result of the work, or None where a server was lost before or while it was done, or
+        the work that beats heard nothing for too long."""
+        self._pulse = None
         lost, task = asyncio.create_task(self._until_lost()), asyncio.ensure_future(work)
         try:
             await asyncio.wait([lost, task], return_when=asyncio.FIRST_COMPLETED)
@@ -75,13 +79,22 @@ class Watch:
                     self._failed(place)
                     await watched.drained()
                     return None
+            if self.stalled:
+                self.failed = self.failed or 0
+                return None
             return task.result()
         finally:
             await _ended(lost)
             await _ended(task)
 
+    def beat(self, pieces: int, under_way: int) -> None:
+        """A load says how many pieces of answers came so far, and how many requests wait."""
+        now_s = time.monotonic()
+        self._pulse = self._pulse or Pulse(now_s, self._stall_s)
+        self.stalled = self.stalled or self._pulse.look(now_s, pieces, under_way)
+
     async def _until_lost(self) -> None:
-        while not any(watched.lost() for watched in self._watched):
+        while not self.stalled and not any(watched.lost() for watched in self._watched):
             await asyncio.sleep(POLL_S)
 
     def _failed(self, place: int) -> None:

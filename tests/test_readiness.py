@@ -1,0 +1,57 @@
+"""Servers that only look ready, or are so for a while: each ends its launch in words of its own."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.rehearsed import serving
+from tests.test_trial import Trial
+from tuner.errors import PortTaken
+
+ALWAYS: dict[str, object] = {"when": {}}
+
+
+@pytest.fixture
+def trial(tmp_path: Path) -> Trial:
+    return Trial(tmp_path)
+
+
+def test_a_stranger_that_serves_on_the_port_is_named_and_not_measured(
+    trial: Trial, tmp_path: Path
+) -> None:
+    (tmp_path / "stranger").mkdir()
+    with serving(tmp_path / "stranger", port=trial.ports[0]) as stranger:
+        taken = rf"port {trial.ports[0]} is taken by process {stranger.process.pid} \(.*rehearsal"
+        with pytest.raises(PortTaken, match=taken):
+            trial.run()
+        assert stranger.ask("/health")[0] == 200
+
+
+def test_a_server_that_is_healthy_and_generates_nothing_is_not_ready(trial: Trial) -> None:
+    record = trial.run({"hangs": [{**ALWAYS, "requests": 0}]}, stall_s=3.0, patience_s=600)
+    assert (record.outcome, record.ready_s, record.rungs) == ("failed", None, [])
+    assert record.failure
+    assert record.failure.cause.startswith("listens, and no sign of life for ")
+    assert "a small request is not answered" in record.failure.cause
+    assert record.phase_s["ready"] > 2.0
+
+
+def test_a_server_that_dies_after_a_hundred_requests_is_no_result(trial: Trial) -> None:
+    crash = {**ALWAYS, "requests": 100, "exit": "killed"}
+    record = trial.run({"crashes": [crash]})
+    assert record.outcome == "failed"
+    assert record.ready_s
+    assert record.failure
+    assert (record.failure.phase, record.failure.exit_code) == ("serving", -9)
+    assert record.failure.cause.startswith("exited with code -9 without saying why")
+
+
+def test_a_server_that_falls_silent_in_the_middle_of_a_rung_is_given_up(trial: Trial) -> None:
+    record = trial.run({"hangs": [{**ALWAYS, "requests": 40}]}, stall_s=3.0, patience_s=600)
+    assert record.outcome == "failed"
+    assert record.ready_s
+    assert record.failure
+    assert record.failure.kind == "engine_stall"
+    assert record.failure.phase == "serving"
+    assert record.failure.cause.startswith("no token from any of ")
+    assert record.failure.exit_code is None
