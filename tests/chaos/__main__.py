@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from itertools import chain
+from pathlib import Path
 
 from tests.chaos.faults import CELLS, Fault, deck, long_freezes
 from tests.chaos.night import Kind
@@ -24,6 +25,7 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 16))
     parser.add_argument("--only", choices=sorted(CELLS), help="nights of one kind")
+    parser.add_argument("--keep", type=Path, help="copy the records of broken nights there")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     said(f"seed {asked.seed}")
@@ -32,13 +34,15 @@ def main() -> int:
     broken: list[str] = []
     for kind, share in _SHARES.items():
         share = share if asked.only is None else float(asked.only == kind)
-        more, more_broken = nights(kind, round(asked.faults * share), asked.seed)
+        more, more_broken = nights(kind, round(asked.faults * share), asked.seed, asked.keep)
         results, broken = results + more, broken + more_broken
     print(table(results, broken, seed=asked.seed, took_s=time.monotonic() - begun_s))
     return 1 if broken or any(result.broken for result in results) else 0
 
 
-def nights(kind: Kind, faults: int, seed: int) -> tuple[list[Result], list[str]]:
+def nights(
+    kind: Kind, faults: int, seed: int, keep: Path | None = None
+) -> tuple[list[Result], list[str]]:
     """So many faults, in as many nights as that takes; what is wrong with the nights themselves."""
     rng = random.Random(f"{kind}/{seed}")
     waiting = drawn(kind, rng, long=faults >= _LONG_FROM)
@@ -53,6 +57,8 @@ def nights(kind: Kind, faults: int, seed: int) -> tuple[list[Result], list[str]]
                 if len(results) >= faults:
                     break
             ended = suite.finish()
+            if keep and (ended or any(each.broken for each in results)):
+                suite.night.copy_to(keep)
         finally:
             suite.close()
         said(f"night over: {ended or 'as it should be'}")
@@ -71,7 +77,8 @@ def tell(number: int, result: Result) -> None:
     """One line for each fault."""
     gone = f", servers gone after {result.gone_s:.1f} s" if result.gone_s is not None else ""
     held = f" for {result.fault.hold_s:.1f} s" if result.fault.hold_s else ""
-    said(f"{number}: {result.fault.words}{held}: {result.survived}{gone}")
+    became = f", trial {result.trial} {result.became}" if result.became else ""
+    said(f"{number}: {result.fault.words}{held}: {result.survived}{became}{gone}")
     for fault in result.broken:
         said(f"   BROKEN: {fault}")
 

@@ -17,6 +17,7 @@ from tuner.hosts.supervisor import TAG_VARIABLE
 
 SHORT_S = (0.5, 3.0)
 DISK_S = (2.0, 8.0)
+MEMORY_S = 10.0
 LONG_S = 42.0
 """Longer than a lease and what it takes to end a server after it."""
 _MEMORY = Path("/sys/fs/cgroup/memory")
@@ -24,7 +25,10 @@ _MEMORY = Path("/sys/fs/cgroup/memory")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One thing that goes wrong. `hold_s` is how long a process is frozen, or a disk full."""
+    """One thing that goes wrong.
+
+    `hold_s` is how long a process is frozen, a disk full, or at most a process without memory.
+    """
 
     target: str
     action: str
@@ -45,7 +49,7 @@ class Fault:
     @property
     def frees(self) -> bool:
         """Whether the server must go."""
-        lethal = self.action in ("SIGKILL", "SIGTERM", "memory")
+        lethal = self.action in ("SIGKILL", "SIGTERM")
         return lethal and self.target not in ("grandchild", "agent", "gcs", "daemon")
 
 
@@ -98,7 +102,7 @@ def deck(cells: Mapping[str, Sequence[str]], rng: random.Random) -> list[Fault]:
 
 def drawn(target: str, action: str, rng: random.Random) -> Fault:
     """This fault at a random moment."""
-    held = {"SIGSTOP": SHORT_S, "disk full": DISK_S}
+    held = {"SIGSTOP": SHORT_S, "disk full": DISK_S, "memory": (MEMORY_S, MEMORY_S)}
     hold_s = rng.uniform(*held[action]) if action in held else 0.0
     return Fault(target=target, action=action, delay_s=rng.uniform(0.0, 2.5), hold_s=hold_s)
 
@@ -158,20 +162,32 @@ def _is(pid: int, program: str) -> bool:
     return Path(first).name.startswith(program) or first.startswith(program)
 
 
-def inflict(fault: Fault, night: Night, server: Seen) -> Callable[[], None]:
-    """Do it; returns what ends it. Raises Gone."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inflicted:
+    """A fault that lasts: until when, at most, and what ends it."""
+
+    pids: Sequence[int] = ()
+    end: Callable[[], None]
+
+    def over(self) -> bool:
+        """Whether those whom it struck are all dead."""
+        return bool(self.pids) and not any(map(processes.read, self.pids))
+
+
+def inflict(fault: Fault, night: Night, server: Seen) -> Inflicted:
+    """Do it. Raises Gone."""
     if fault.action == "disk full":
-        return _fill(night.study if fault.target == "study's disk" else night.tmp)
+        return Inflicted(end=_fill(night.study if fault.target == "study's disk" else night.tmp))
     pids = pids_of(fault.target, night, server)
     if fault.action == "memory":
-        return _starve(pids[0])
+        return Inflicted(pids=pids, end=_starve(pids[0]))
     number = signal.Signals[fault.action]
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
     if fault.target == "daemon" and night.runtime:
-        return night.runtime.revive
-    return lambda: _continue(pids)
+        return Inflicted(pids=pids, end=night.runtime.revive)
+    return Inflicted(pids=pids, end=lambda: _continue(pids))
 
 
 def _continue(pids: Sequence[int]) -> None:

@@ -120,6 +120,13 @@ class Night:
             return b""
         return text[: text.rfind(b"\n") + 1]
 
+    def copy_to(self, folder: Path) -> None:
+        """Keep what shows how it went."""
+        there = folder / self.root.name
+        shutil.copytree(self.study, there, ignore=shutil.ignore_patterns("filler"))
+        for log in self.root.glob("run-*.log"):
+            shutil.copy(log, there)
+
     def close(self) -> None:
         """End what is left of it and give its disks back."""
         if self.run is not None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tests.chaos.faults import Fault, Gone, inflict
+from tests.chaos.faults import Fault, Gone, Inflicted, inflict
 from tests.chaos.night import Kind, Night
 from tests.chaos.truth import doubtful, repeated
 from tests.chaos.witness import Seen, Witness, late
@@ -20,10 +20,13 @@ _TRIES = 40
 
 @dataclass(slots=True)
 class Result:
-    """What came of one fault. `gone_s` is how long the servers of then took to go, None where they
-    had not to; `run_ended` how the run ended because of it; `broken` what must not have been."""
+    """What came of one fault. `trial` is the launch that it struck and `became` how that is
+    recorded; `gone_s` is how long its server took to go, None where it had not to; `run_ended` how
+    the run ended because of it; `broken` what must not have been."""
 
     fault: Fault
+    trial: int | None = None
+    became: str = ""
     gone_s: float | None = None
     run_ended: int | None = None
     survived: str = ""
@@ -37,6 +40,7 @@ class Suite:
         self.rng = random.Random(seed)
         self.night = Night(kind, trials=trials)
         self.witness = Witness(self.night.run_root)
+        self.struck: dict[int, str] = {}
         self.records = b""
         self.finished = False
 
@@ -76,7 +80,9 @@ class Suite:
         broken += self._lost() + late(self.witness.all(), _now())
         broken += [f"{seen.tag} is left at the end" for seen in self.witness.alive()]
         records = self.night.records()
-        broken += doubtful(records, true_to_surface=self.night.kind != "vllm") + repeated(records)
+        broken += repeated(records)
+        if self.night.kind != "vllm":
+            broken += doubtful(records, self.struck)
         return broken
 
     def _inflict_one(self, fault: Fault, result: Result) -> bool:
@@ -91,26 +97,37 @@ class Suite:
                 return False
             before, there, begun_s = len(self.night.records()), self.witness.alive(), _now()
             try:
-                end = inflict(fault, self.night, server)
+                inflicted = inflict(fault, self.night, server)
             except Gone:
                 self._pause(_POLL_S)
                 continue
             break
         else:
             raise Stopped(f"{fault.target} is never there")
+        result.trial = server.trial
+        self.struck[server.trial] = fault.words
         try:
-            self._hold(fault)
+            self._hold(fault, inflicted)
         finally:
-            end()
+            inflicted.end()
         self._follow(fault, result, before)
-        self._judge_gone(result, there, begun_s)
+        self._judge_gone(result, there, begun_s, died=inflicted.over())
         result.broken += self._lost()
+        result.became = self._became(server.trial)
         return True
 
-    def _hold(self, fault: Fault) -> None:
-        end_s = time.monotonic() + fault.hold_s
-        while time.monotonic() < end_s:
-            if fault.action == "disk full" and self.night.code() is not None:
+    def _became(self, trial: int) -> str:
+        for record in self.night.records():
+            if record.number == trial:
+                why = f" ({record.failure.kind}, {record.failure.action})" if record.failure else ""
+                return f"{record.outcome}{why}"
+        return "not recorded"
+
+    def _hold(self, fault: Fault, inflicted: Inflicted) -> None:
+        end_s = _now() + fault.hold_s
+        while _now() < end_s and not inflicted.over():
+            self._note_end()
+            if fault.action == "disk full" and self.night.run is None:
                 return
             time.sleep(_POLL_S)
 
@@ -146,8 +163,10 @@ class Suite:
         new = self.night.records()[before:]
         return any(record.outcome != "interrupted" for record in new)
 
-    def _judge_gone(self, result: Result, there: Sequence[Seen], begun_s: float) -> None:
-        if result.fault.frees:
+    def _judge_gone(
+        self, result: Result, there: Sequence[Seen], begun_s: float, *, died: bool
+    ) -> None:
+        if result.fault.frees or (died and result.fault.action == "memory"):
             self._await(lambda: all(not seen.alive for seen in there), "the server goes")
             result.gone_s = max(seen.gone_s or begun_s for seen in there) - begun_s
         early = [seen for seen in there if seen.lost_early]

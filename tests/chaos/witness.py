@@ -37,6 +37,11 @@ class Seen:
     lost_early: bool = False
     """It went while its owner was alive but frozen, before the lease ended."""
 
+    @property
+    def trial(self) -> int:
+        """The number of its launch."""
+        return int(self.tag.split("-")[1])
+
     def took_s(self, now_s: float) -> float | None:
         """How long it outlived its owner, or the lease; None where it had not to go."""
         if self.doomed_s is None:
@@ -113,12 +118,11 @@ class Witness:
         owner = owner if owner and owner.started == seen.owner[1] else None
         supervised = processes.alive(*seen.supervisor)
         self._judge_owner(seen, owner, supervised, now_s)
-        if not seen.alive and not supervised:
-            if seen.gone_s is None:
-                seen.gone_s = now_s
-                seen.lost_early = seen.frozen_s is not None and seen.doomed_s is None
-        else:
+        if seen.alive:
             seen.gone_s = None
+        elif seen.gone_s is None:
+            seen.gone_s = now_s
+            seen.lost_early = seen.frozen_s is not None and seen.doomed_s is None
 
     def _judge_owner(
         self, seen: Seen, owner: Process | None, supervised: bool, now_s: float
