@@ -186,7 +186,7 @@ def test_a_window_that_opened_before_the_server_had_settled():
     doubt = only(rung(), seen(stable=False, warmup_s=20.0))
     assert (doubt.rule, doubt.voids, doubt.found) == ("warm_up", True, 20.0)
     assert doubt.said == (
-        "throughput still moved in one direction when the window opened, after 20 s of warm-up"
+        "throughput had hardly begun or still rose when the window opened, after 20 s of warm-up"
     )
 
 
@@ -195,6 +195,14 @@ def test_a_ramp_over_the_whole_window_is_drift():
     doubt = only(rung(), seen(slice_tok_s=[90.0 + 2 * n for n in range(10)]))
     assert (doubt.rule, doubt.voids) == ("drift", True)
     assert doubt.found == pytest.approx(0.106, abs=0.001)
+
+
+def test_a_server_that_said_nothing_in_half_of_the_window():
+    doubt = only(rung(), seen(slice_tok_s=[0.0] * 5 + [199.0] * 5))
+    assert (doubt.rule, doubt.voids, doubt.found) == ("drift", True, 1.0)
+    assert doubt.said == "the second half of the window gave 199 tok/s, the first none"
+    stopped = only(rung(), seen(slice_tok_s=[199.0] * 5 + [0.0] * 5))
+    assert (stopped.rule, stopped.voids, stopped.found) == ("drift", True, -1.0)
 
 
 def test_a_server_that_still_warms_up():

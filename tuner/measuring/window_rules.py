@@ -110,8 +110,8 @@ def warm_up(rung: RungMeasurement, seen: Observed, slos: Sequence[Slo]) -> list[
             rung.said,
             took_s,
             took_s,
-            f"throughput still moved in one direction when the window opened, after {took_s:.3g} s "
-            "of warm-up",
+            "throughput had hardly begun or still rose when the window opened, after "
+            f"{took_s:.3g} s of warm-up",
             "Raise warmup_s in the objective: the server is not yet what it will be.",
         )
     ]
@@ -125,21 +125,31 @@ def drift(rung: RungMeasurement, seen: Observed, slos: Sequence[Slo]) -> list[Do
     """
     half = len(seen.slice_tok_s) // 2
     first, second = seen.slice_tok_s[:half], seen.slice_tok_s[half:]
-    if half < 2 or not fmean(first):
+    if half < 2 or not any(seen.slice_tok_s):
         return []
+    if not any(first):
+        return [_drifted(rung, 1.0, f"{fmean(second):.4g} tok/s, the first none")]
     change = fmean(second) / fmean(first) - 1
     error = math.sqrt((stdev(first) ** 2 + stdev(second) ** 2) / half) / fmean(first)
     sure = abs(change) > DRIFT_T * error or abs(kendall_s(seen.slice_tok_s)) >= DRIFT_S
     if abs(change) <= DRIFT_SHARE or not sure:
         return []
     return [
-        Doubt.of(
-            "drift",
-            rung.said,
+        _drifted(
+            rung,
             change,
-            DRIFT_SHARE,
-            f"the second half of the window gave {fmean(second):.4g} tok/s, the first "
-            f"{fmean(first):.4g} ({change:+.1%}, at most {DRIFT_SHARE:.0%} may be beyond noise)",
-            "Raise warmup_s in the objective, or measure again now that the server is warm.",
+            f"{fmean(second):.4g} tok/s, the first {fmean(first):.4g} ({change:+.1%}, at most "
+            f"{DRIFT_SHARE:.0%} may be beyond noise)",
         )
     ]
+
+
+def _drifted(rung: RungMeasurement, change: float, halves: str) -> Doubt:
+    return Doubt.of(
+        "drift",
+        rung.said,
+        change,
+        DRIFT_SHARE,
+        f"the second half of the window gave {halves}",
+        "Raise warmup_s in the objective, or measure again now that the server is warm.",
+    )
