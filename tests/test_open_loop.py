@@ -20,7 +20,10 @@ import pytest
 from tuner.load import Played, RungPlan, Target, play, run
 from tuner.load.open_loop import FAILURES_TO_GIVE_UP
 from tuner.load.pool import LEAST_SPARES, Pool
-from tuner.load.source import Ending
+from tuner.load.prompts import Asking
+from tuner.load.source import Asker, Ending, Question
+from tuner.measuring.measurement import RungMeasurement, measure
+from tuner.measuring.validity import doubts, trial_doubts
 
 REPOSITORY = Path(__file__).parent.parent
 PATIENCE_S = 30.0
@@ -143,6 +146,71 @@ def test_what_a_mute_server_keeps_waiting_ends_at_the_limit_and_is_told(monkeypa
     assert len(result.unsent_s) > 10
     assert not sent & set(result.unsent_s)
     assert any(result.start_s < at_s <= result.end_s for at_s in result.unsent_s)
+
+
+@contextmanager
+def reluctant(connections: int) -> Iterator[str]:
+    """The address of a server that takes so many connections, and never answers."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        taken: list[socket.socket] = []
+        thread = threading.Thread(
+            target=lambda: taken.extend(listener.accept()[0] for _ in range(connections))
+        )
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        thread.join()
+        for one in taken:
+            one.close()
+
+
+def rung_of(result: Played, rate: float) -> RungMeasurement:
+    return measure(
+        result.timings,
+        request_rate=rate,
+        start_s=result.start_s,
+        end_s=result.end_s,
+        gpus=1,
+        unsent_s=result.unsent_s,
+    )
+
+
+def is_whole(result: Played, rate: float) -> None:
+    """Sent or not, each request that was due is there, once."""
+    due = sorted([*(t.due_s or 0.0 for t in result.timings), *result.unsent_s])
+    assert due == pytest.approx([due[0] + number / rate for number in range(len(due))])
+    assert due[-1] > result.end_s - 1 / rate
+    load = rung_of(result, rate).open_load
+    assert load is not None
+    assert load.due == pytest.approx(rate * (result.end_s - result.start_s), abs=1)
+    assert load.unsent == sum(result.start_s < at_s <= result.end_s for at_s in result.unsent_s)
+
+
+def test_what_still_waits_for_a_connection_at_the_end_was_due_and_is_unsent():
+    with reluctant(LEAST_SPARES) as url:
+        result = played(url, plan(40.0))
+    assert len(result.unsent_s) > 20
+    is_whole(result, 40.0)
+    rung = rung_of(result, 40.0)
+    assert "offered" in [doubt.rule for doubt in doubts(rung, result.observed()) if doubt.voids]
+
+
+def test_what_a_client_did_not_come_to_was_due_and_is_unsent(truth, monkeypatch):
+    """Four hundred a second, of a client that writes no more than forty."""
+    question = Asker.question
+
+    def slow(self: Asker, asking: Asking) -> Question:
+        time.sleep(0.025)
+        return question(self, asking)
+
+    monkeypatch.setattr(Asker, "question", slow)
+    result = played(f"{truth}/interval_ms=1", plan(400.0))
+    assert len(result.unsent_s) > 200
+    is_whole(result, 400.0)
+    rung = rung_of(result, 400.0)
+    for rules in (doubts, trial_doubts):
+        assert "lateness" in [doubt.rule for doubt in rules(rung, result.observed())]
 
 
 def test_the_load_is_over_where_nothing_but_failures_come(truth):

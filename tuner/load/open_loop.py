@@ -1,8 +1,8 @@
 """An open loop: requests are sent when they are due, whoever still waits for an answer."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from itertools import count, cycle, islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, count, cycle, islice, takewhile
 from time import perf_counter
 
 from tuner.load.arrivals import due_times
@@ -23,8 +23,9 @@ _AWAKE_SHARE = 0.2
 class OpenLoop:
     """Sends each request at its own time, an absolute one, on a connection that is open by then.
 
-    A slow server is sent no less: its answers pile up, which is what users would see. Only a limit
-    of connections stops that; requests that are due beyond it are `unsent`. The load is over once
+    A slow server is sent no less: its answers pile up, which is what users would see. What was due
+    by the end and was not sent is `unsent`: beyond the limit of connections, still without one at
+    the end, or not come to. Sent and unsent together are all that was due. The load is over once
     many requests in a row failed.
     """
 
@@ -84,11 +85,12 @@ class OpenLoop:
         begun_s = perf_counter()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._pool.keep(self._ending))
-            for number, at_s, asking in _schedule(self._plan, self._share):
+            schedule = self._schedule(begun_s)
+            for number, due_s, asking in schedule:
                 question = self._asker.question(asking)
-                due_s = begun_s + at_s / self._scale
                 await self._until(due_s)
                 if self._ending.over:
+                    self._leave(chain([due_s], (later_s for _, later_s, _ in schedule)))
                     return
                 place = number % self._servers
                 channel = self._pool.take(place)
@@ -108,6 +110,24 @@ class OpenLoop:
         """Let go of every channel."""
         await self._pool.close()
 
+    def _schedule(self, begun_s: float) -> Iterator[tuple[int, float, Asking]]:
+        """What this process sends: number, when it is due, lengths."""
+        plan, share = self._plan, self._share
+        times = due_times(
+            plan.arrivals,
+            plan.request_rate or 1.0,
+            seed=plan.arrivals_seed,
+            rung_index=plan.rung_index,
+            offsets_s=plan.offsets_s,
+        )
+        due = (begun_s + at_s / self._scale for at_s in times)
+        return islice(zip(count(), due, _askings(plan), strict=False), share.index, None, share.of)
+
+    def _leave(self, due: Iterable[float]) -> None:
+        """Keep in mind what of these rising times has come without its request being sent."""
+        now_s = perf_counter()
+        self.unsent += takewhile(lambda due_s: due_s <= now_s, due)
+
     async def _until(self, due_s: float) -> None:
         await self._ending.pause(due_s - perf_counter() - self._awake_s)
         await asyncio.sleep(0)  # also where more than one is due: the one before must get away
@@ -115,23 +135,15 @@ class OpenLoop:
             await asyncio.sleep(0)
 
     async def _send(self, channel: Channel, question: Question, number: int, due_s: float) -> None:
-        raw = await self._asker.ask(channel, question, stream=number, index=0, due_s=due_s)
+        try:
+            raw = await self._asker.ask(channel, question, stream=number, index=0, due_s=due_s)
+        except asyncio.CancelledError:  # what was sent is cut: this one had no connection yet
+            self.unsent.append(due_s)
+            raise
         self._pool.give_back(number % self._servers, channel)
         self._failures = 0 if seems_well(raw) else self._failures + 1
         if self._failures >= FAILURES_TO_GIVE_UP:
             self._ending.now()
-
-
-def _schedule(plan: RungPlan, share: Share) -> Iterator[tuple[int, float, Asking]]:
-    """What this process sends: number, seconds from the beginning on the load's clock, lengths."""
-    times = due_times(
-        plan.arrivals,
-        plan.request_rate or 1.0,
-        seed=plan.arrivals_seed,
-        rung_index=plan.rung_index,
-        offsets_s=plan.offsets_s,
-    )
-    return islice(zip(count(), times, _askings(plan), strict=False), share.index, None, share.of)
 
 
 def _askings(plan: RungPlan) -> Iterator[Asking]:

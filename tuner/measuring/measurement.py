@@ -1,7 +1,7 @@
 """Timings of requests over a steady window → the numbers of one rung. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from tuner.definitions.levels import level_words
 from tuner.definitions.slo import Slo
@@ -148,7 +148,7 @@ def measure(
       several tokens would otherwise show gaps that no token waited.
     * E2E: end - sending, of requests that finished in the window.
     * `tok_s_per_user`: tokens after the first event ÷ time spent on them, over all streams inside
-      the window; it needs no request to finish.
+      the window, what is cut off at its end included; it needs no request to finish.
     * `goodput_rps`: see `goodput`; of the limits in `slos`, None where none is on a latency that
       single requests have. `open_load`: see there, as the played servers saw it; None for a closed
       loop.
@@ -183,7 +183,9 @@ def measure(
         engine_load=_engine_load([s for s in load_samples if view.holds(s[0])]),
         instrument_lag_ms=_distribution(lags_s),
         goodput_rps=None if goodput is None else factor * goodput,
-        open_load=open_load(timings, start_s=start_s, end_s=end_s, unsent_s=unsent_s),
+        open_load=None
+        if request_rate is None
+        else open_load(timings, start_s=start_s, end_s=end_s, unsent_s=unsent_s),
         streams=None if concurrency is None else replicas.streams(concurrency),
         factor=factor,
     )
@@ -199,7 +201,7 @@ class _Window:
         self._timings = timings
         ttfts = list(self.ttfts_s())
         self._usual_ttft_s = sum(ttfts) / len(ttfts) if ttfts else None
-        self._usual_decode_tok_s = self.decode_tok_s()
+        self._usual_decode_tok_s = _rate(self._between_events())
         self._usual_event_tokens = self._event_tokens()
 
     def holds(self, at_s: float) -> bool:
@@ -240,7 +242,7 @@ class _Window:
         inside = float(events[0][1]) if self.holds(events[0][0]) else 0.0
         for (before_s, _), (at_s, tokens) in pairwise(events):
             inside += self._share(tokens, before_s, at_s)
-        return inside + self._under_way(timing)
+        return inside + self._open_gap(timing)[0]
 
     def input_tokens(self, timing: RequestTiming) -> float:
         """Input tokens processed inside, of requests that did not fail."""
@@ -282,37 +284,47 @@ class _Window:
 
     def decode_tok_s(self) -> float | None:
         """How fast one stream's tokens came while it was generating."""
-        tokens = seconds = 0.0
+        return _rate(chain(self._between_events(), self._open_gaps()))
+
+    def _between_events(self) -> Iterator[tuple[float, float]]:
+        """Tokens and seconds inside, of each gap between two events."""
         for timing in self._timings:
             for (before_s, _), (at_s, count) in pairwise(timing.events):
                 overlap_s = self.overlap_s(before_s, at_s)
                 if overlap_s > 0:
-                    tokens += count * overlap_s / (at_s - before_s)
-                    seconds += overlap_s
-        return tokens / seconds if seconds > 0 else None
+                    yield count * overlap_s / (at_s - before_s), overlap_s
+
+    def _open_gaps(self) -> Iterator[tuple[float, float]]:
+        """Of each gap that the end cut off: long ones are met more often than others."""
+        for timing in self._timings:
+            if timing.events and timing.error is None:
+                yield self._open_gap(timing)
 
     def _share(self, tokens: int, since_s: float, until_s: float) -> float:
         if until_s <= since_s:
             return float(tokens) if self.holds(until_s) else 0.0
         return tokens * self.overlap_s(since_s, until_s) / (until_s - since_s)
 
-    def _under_way(self, timing: RequestTiming) -> float:
-        """What was being generated at the end, towards an event that was not waited for."""
+    def _open_gap(self, timing: RequestTiming) -> tuple[float, float]:
+        """Tokens that were being generated at the end, towards an event that was not waited for,
+        and the seconds inside that they took so far."""
         last_s, last_tokens = timing.events[-1]
         tokens, since_s = float(last_tokens), max(last_s, self.start_s)
         if not timing.cut or since_s >= self.end_s:
-            return 0.0
+            return 0.0, 0.0
         if len(timing.events) > 1:
             tok_s = _pace_tok_s(timing.events[-_PACE_EVENTS:])
         elif self._usual_decode_tok_s:
             # A first event is smaller than those to come, where they carry several tokens.
             tokens, tok_s = self._usual_event_tokens, self._usual_decode_tok_s
         else:
-            return 0.0
+            return 0.0, 0.0
         coming = min(tokens, timing.requested_tokens - timing.output_tokens)
+        if coming <= 0:
+            return 0.0, 0.0
         # Never more than one event: a server that fell silent gets nothing for its silence.
         expected_s = max(coming / tok_s, self.end_s - last_s)
-        return coming * (self.end_s - since_s) / expected_s
+        return coming * (self.end_s - since_s) / expected_s, self.end_s - since_s
 
     def _event_tokens(self) -> float:
         """How many tokens come with the event that a token inside comes with, but for first ones;
@@ -325,6 +337,14 @@ class _Window:
             if self.holds(at_s)
         ]
         return sum(tokens**2 for tokens in later) / sum(later) if sum(later) else 1.0
+
+
+def _rate(parts: Iterable[tuple[float, float]]) -> float | None:
+    """Tokens a second over (tokens, seconds); None where they took no time."""
+    tokens = seconds = 0.0
+    for count, took_s in parts:
+        tokens, seconds = tokens + count, seconds + took_s
+    return tokens / seconds if seconds > 0 else None
 
 
 def _pace_tok_s(events: Sequence[tuple[float, int]]) -> float:

@@ -7,6 +7,7 @@ from statistics import fmean
 from tuner.frozen import Frozen
 from tuner.measuring.timing import RequestTiming
 
+_INSTANT_S = 1e-6
 _PART = 5
 """The number under way is compared between the first and the last fifth of a window."""
 
@@ -15,9 +16,10 @@ class OpenLoad(Frozen):
     """Requests a second that were due in the window, sent in it and well answered in it, as seen;
     how late they were sent; and how many were under way on average in its first and last fifth.
 
-    Of the `due` ones `late_out` were not sent before the window ended, of them `unsent` never,
-    since too many others still waited. `late_share` is the mean lateness over the mean time from
-    due to end, None where none ended.
+    Of the `due` ones `late_out` were not sent before the window ended, of them `unsent` never. Who
+    was due and not sent is under way from then on. `late_share` is the mean lateness of what
+    was sent in the window, or due in it, over the mean time from due to first token, None where
+    none came.
     """
 
     due: int
@@ -55,17 +57,23 @@ def open_load(
     start_s: float,
     end_s: float,
     unsent_s: Sequence[float] = (),
-) -> OpenLoad | None:
-    """What a load with due times was in the window [start_s, end_s]; None where nothing was due."""
-    length_s = end_s - start_s
+) -> OpenLoad:
+    """What a load with due times was in the window [start_s, end_s]: `timings` of what was sent and
+    `unsent_s` are together all that was due."""
+    length_s = max(end_s - start_s, _INSTANT_S)
     sent = [t for t in timings if t.due_s is not None and start_s < t.due_s <= end_s]
     unsent = sum(1 for at_s in unsent_s if start_s < at_s <= end_s)
-    if length_s <= 0 or not (sent or unsent):
-        return None
-    late = sorted(t.sent_s - t.came_s for t in sent)
+    # A client that is far behind sends in the window what was due before it.
+    late = sorted(
+        t.sent_s - t.due_s
+        for t in timings
+        if t.due_s is not None and t.due_s <= end_s and t.sent_s > start_s
+    )
     part_s = length_s / _PART
-    first = _under_way(timings, start_s, start_s + part_s)
-    last = _under_way(timings, end_s - part_s, end_s)
+    spans = [(t.came_s, end_s if t.done_s is None else t.done_s) for t in timings]
+    spans += [(at_s, end_s) for at_s in unsent_s]
+    first = _under_way(spans, start_s, start_s + part_s)
+    last = _under_way(spans, end_s - part_s, end_s)
     return OpenLoad(
         due=len(sent) + unsent,
         due_rps=(len(sent) + unsent) / length_s,
@@ -75,7 +83,7 @@ def open_load(
         unsent=unsent,
         late_ms=fmean(late) * 1000 if late else 0.0,
         late_p99_ms=late[math.ceil(0.99 * len(late)) - 1] * 1000 if late else 0.0,
-        late_share=_late_share(late, answered(timings, start_s, end_s)),
+        late_share=_late_share(late, _ttfts_s(timings, start_s, end_s)),
         under_way_first=first,
         under_way_last=last,
         growth_rps=(last - first) / (length_s - part_s),
@@ -87,13 +95,18 @@ def answered(timings: Iterable[RequestTiming], start_s: float, end_s: float) -> 
     return [t for t in timings if t.error is None and t.done_s and start_s < t.done_s <= end_s]
 
 
-def _late_share(late_s: Sequence[float], ended: Sequence[RequestTiming]) -> float | None:
-    took_s = [t.e2e_s for t in ended if t.e2e_s is not None]
+def _ttfts_s(timings: Iterable[RequestTiming], start_s: float, end_s: float) -> list[float]:
+    """Times to first tokens that came in the window: the shortest number that lateness is in."""
+    return [
+        t.events[0][0] - t.came_s for t in timings if t.events and start_s < t.events[0][0] <= end_s
+    ]
+
+
+def _late_share(late_s: Sequence[float], took_s: Sequence[float]) -> float | None:
     return fmean(late_s) / fmean(took_s) if late_s and took_s and fmean(took_s) > 0 else None
 
 
-def _under_way(timings: Iterable[RequestTiming], start_s: float, end_s: float) -> float:
-    """How many there were at a time, on average; one counts from when it was due."""
-    ends = ((t.came_s, end_s if t.done_s is None else t.done_s) for t in timings)
-    seconds = (max(0.0, min(until, end_s) - max(since, start_s)) for since, until in ends)
+def _under_way(spans: Iterable[tuple[float, float]], start_s: float, end_s: float) -> float:
+    """How many there were at a time, on average."""
+    seconds = (max(0.0, min(until, end_s) - max(since, start_s)) for since, until in spans)
     return sum(seconds) / (end_s - start_s)

@@ -25,7 +25,13 @@ from tuner.measuring.client_rules import (
 from tuner.measuring.machine_rules import memory, shared, throttled
 from tuner.measuring.measurement import RungMeasurement
 from tuner.measuring.observed import Doubt, Observed
-from tuner.measuring.open_rules import keeps_up, offered, sent_late, trial_offered
+from tuner.measuring.open_rules import (
+    keeps_up,
+    offered,
+    sent_late,
+    trial_offered,
+    trial_sent_late,
+)
 from tuner.measuring.window_rules import drift, errors, output, percentiles, requests, warm_up
 
 Rule = Callable[[RungMeasurement, Observed, Sequence[Slo]], list[Doubt]]
@@ -57,7 +63,7 @@ TRIAL_RULES: tuple[Rule, ...] = (
     together,
     reached,
     trial_offered,
-    sent_late,
+    trial_sent_late,
     keeps_up,
     warm_up,
     drift,
