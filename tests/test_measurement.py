@@ -1,3 +1,4 @@
+import random
 import subprocess
 import sys
 
@@ -220,7 +221,27 @@ def test_percentiles_are_interpolated():
 def test_speed_per_user_needs_no_request_to_finish():
     slow = request(0.0, [(5.0, 1), (15.0, 10)], None)
     fast = request(0.0, [(10.0, 1), (20.0, 40)], None)
-    assert seen(slow, fast).tok_s_per_user == pytest.approx((5 + 40) / (5 + 10))
+    assert seen(slow, fast).tok_s_per_user == pytest.approx((5 + 40 + 5) / (5 + 10 + 5))
+
+
+def test_speed_per_user_counts_the_silence_at_the_windows_end():
+    silent = request(0.0, [(10.5, 4), (10.6, 4)], None)
+    assert seen(silent).tok_s_per_user == pytest.approx((4 + 4) / (0.1 + 9.4))
+    answered = request(0.0, [(10.5, 4), (10.6, 4)], None, requested_tokens=8)
+    assert seen(answered).tok_s_per_user == pytest.approx(4 / 0.1)
+
+
+def test_speed_per_user_is_true_where_gaps_are_irregular():
+    """Nine in ten are short: the long ones, which take most of the time, are those cut off."""
+    rng, gap_s, streams = random.Random(1), 0.4, 400
+    timings = []
+    for _ in range(streams):
+        at_s, events = -rng.random(), []
+        while (at_s := at_s + gap_s * (0.5 if rng.random() < 0.9 else 5.5)) < 15:
+            events.append((at_s, 4))
+        timings.append(request(-100.0, events, None, requested_tokens=10**6))
+    measured = seen(*timings, start_s=10.0, end_s=15.0)
+    assert measured.tok_s_per_user == pytest.approx(4 / gap_s, rel=0.03)
 
 
 def test_speed_per_gpu_is_the_output_shared_out():

@@ -24,9 +24,9 @@ before the least of a window and as many requests as there are streams have pass
 
 What is rarer than a window's length nobody can know early: a window that saw no stall may end, one
 that saw a stall may not, so that a stopped window reads too much. Simulated at 1 % of 60 s: 0.6 %
-with stalls of 1 s every 30 s, 1.2 % with 2 s every 50 s; noise of 1 to 2 % that lasts for 10 s under
-larger noise of events ends up to one window in twelve early and off by more than 1 %, noise that
-lasts for 30 s one in nine.
+with stalls of 1 s every 30 s, 1.2 % with 2 s every 50 s; noise of 1 to 2 % that lasts for 10 s
+under larger noise of events ends up to one window in twelve early and off by more than 1 %, noise
+that lasts for 30 s one in nine.
 """
 
 from bisect import bisect_left
@@ -61,8 +61,8 @@ is a server that only just began, however steady it is since."""
 FINE = 64
 CORRELATED = 0.4
 STUDENT_T = {16: 2.602, 8: 2.998, 4: 4.541}
-"""Of so many batches, one degree of freedom less: 98 %, two-sided. To look several times finds luck,
-which 95 % would not leave room for."""
+"""Of so many batches, one degree of freedom less: 98 %, two-sided. To look several times finds
+luck, which 95 % would not leave room for."""
 _LOOKS_APART = 1.1
 
 Ended = Literal["time", "tight"]
