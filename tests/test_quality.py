@@ -75,6 +75,7 @@ def test_a_candidate_that_repeats_itself_is_wrong_and_both_shares_are_named():
 def test_a_smaller_share_is_wrong_where_chance_would_hardly_make_it():
     assert wrong_output(OutputQuality(requests=100, empty=15), OutputQuality(requests=300))
     assert wrong_output(OutputQuality(requests=1000, short=100), OutputQuality(requests=500))
+    assert wrong_output(OutputQuality(requests=1000, repeated=49), OutputQuality(requests=1000))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,8 @@ def test_a_smaller_share_is_wrong_where_chance_would_hardly_make_it():
         (OutputQuality(requests=2, repeated=2), HONEST),
         (OutputQuality(requests=100, repeated=6), HONEST),
         (OutputQuality(requests=100, repeated=94), OutputQuality(requests=100, repeated=80)),
-        (OutputQuality(requests=10_000, repeated=400), OutputQuality(requests=10_000)),
+        (OutputQuality(requests=10_000, repeated=100), OutputQuality(requests=10_000)),
+        (OutputQuality(requests=300, repeated=8), OutputQuality(requests=300)),
         (OutputQuality(requests=100, repeated=90), OutputQuality(requests=100, repeated=80)),
         (OutputQuality(requests=10, repeated=10), OutputQuality()),
         (OutputQuality(), HONEST),

@@ -22,10 +22,10 @@ TAILS = 2
 LEAST_REQUESTS = 3
 LEAST_EXCESS = 0.2
 """So many faulty requests, and so much more than the baseline's share, are no accident."""
-LEAST_SURE_EXCESS = 0.05
+LEAST_SURE_EXCESS = 0.01
 CHANCE = 1e-4
 """Nor is less of an excess where requests of which none is worse than the baseline's would show it
-so rarely."""
+so rarely. One in a hundred passes however sure: a configuration is not refused for less."""
 
 
 class OutputQuality(Frozen):
