@@ -2,6 +2,8 @@
 
 import socket
 import threading
+from contextlib import suppress
+from time import perf_counter, sleep
 
 import pytest
 
@@ -44,4 +46,25 @@ def test_what_is_no_whole_answer_in_time_is_nothing(said: bytes) -> None:
         thread = threading.Thread(target=answer)
         thread.start()
         assert get_text(f"http://127.0.0.1:{listener.getsockname()[1]}", None, 0.2) is None
+        thread.join()
+
+
+@pytest.mark.parametrize("said", [b"HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\n", b""])
+def test_an_answer_that_drips_is_not_waited_for(said: bytes) -> None:
+    """Each byte of a body, or of a header, comes long before a read alone would be given up."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def drip() -> None:
+            with listener.accept()[0] as theirs, suppress(OSError):
+                theirs.recv(1000)
+                theirs.sendall(said or b"HTTP/1.1 200 OK\r\nx: ")
+                for _ in range(400):
+                    theirs.sendall(b"x")
+                    sleep(0.05)
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        began_s = perf_counter()
+        assert get_text(f"http://127.0.0.1:{listener.getsockname()[1]}", None, 0.5) is None
+        assert perf_counter() - began_s < 15  # twenty seconds are what it would take
         thread.join()

@@ -3,6 +3,7 @@
 import asyncio
 import http.server
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from tuner.engines.sglang import SGLangEngine
 from tuner.engines.vllm import VLLMEngine
 from tuner.hosts import gpu_use, processes
 from tuner.measuring.machine import MachineUse
+from tuner.observers import observer as observer_module
 from tuner.observers.observer import Observer, Seen, Subject, beside
 from tuner.observers.watcher import Watched, Watcher
 
@@ -176,6 +178,29 @@ def test_an_observer_that_was_killed_costs_its_numbers_alone() -> None:
         machine=MachineUse(unobserved=["the observer does not answer: nothing observed"]),
         load=None,
     )
+
+
+def test_a_late_answer_is_of_no_later_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def late() -> tuple[Seen, Seen, float, list[float]]:
+        with Observer(Subject(), every_s=60.0) as observer:
+            await watched(observer, 0.1)
+            process = observer._process
+            assert process is not None
+            assert process.stdout is not None
+            os.kill(process.pid, signal.SIGSTOP)
+            with monkeypatch.context() as patience:
+                patience.setattr(observer_module, "_ANSWER_S", 0.1)
+                missed = await watched(observer, 0.1)
+            os.kill(process.pid, signal.SIGCONT)
+            assert select.select([process.stdout], [], [], 60)[0]  # both its answers come late
+            asked_s = perf_counter()
+            looks = (await asyncio.to_thread(observer._ask, asked_s, asked_s)).looks
+            return missed, await watched(observer), asked_s, [look.at_s for look in looks]
+
+    missed, seen, asked_s, looks_s = asyncio.run(late())
+    assert missed.machine.unobserved == ["the observer does not answer: nothing observed"]
+    assert looks_s[-1] >= asked_s
+    assert seen.machine.host_cpu_share is not None
 
 
 def test_nothing_is_left_of_it_when_its_owner_is_killed() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 from types import TracebackType
 from typing import Any, Self
 
@@ -70,7 +71,9 @@ class Observer:
         self._names = subject.names
         self._watched = _watched(subject, max(LEAST_S, every_s))
         self._process: subprocess.Popen[bytes] | None = None
+        self._unread = b""
         self._ready = False
+        self._asked = 0
 
     def __enter__(self) -> Self:
         with suppress(OSError):
@@ -115,10 +118,11 @@ class Observer:
     def _ask(self, since_s: float, until_s: float) -> Told:
         try:
             if not self._ready:
-                self._read()
+                self._answer(0)
                 self._ready = True
-            self._write({"since_s": since_s, "until_s": until_s})
-            return told(self._read())
+            self._asked += 1
+            self._write([self._asked, since_s, until_s])
+            return self._answer(self._asked)
         except (OSError, ValueError, TypeError):
             return Told([], [_GONE])
 
@@ -127,17 +131,26 @@ class Observer:
             raise OSError("not started")
         self._process.stdin.write(json.dumps(words).encode() + b"\n")
 
-    def _read(self) -> bytes:
-        """A line. Raises OSError where none comes in time."""
+    def _answer(self, number: int) -> Told:
+        """The answer to that question; those to earlier ones came too late and are of windows that
+        nobody waits for any more. Raises OSError where it does not come in time."""
+        until_s = perf_counter() + _ANSWER_S
+        while True:
+            found, answer = told(self._line(until_s))
+            if found == number:
+                return answer
+
+    def _line(self, until_s: float) -> bytes:
         if self._process is None or self._process.stdout is None:
             raise OSError("not started")
-        line = b""
-        while not line.endswith(b"\n"):
-            readable, _, _ = select.select([self._process.stdout], [], [], _ANSWER_S)
+        while b"\n" not in self._unread:
+            left_s = max(0.0, until_s - perf_counter())
+            readable, _, _ = select.select([self._process.stdout], [], [], left_s)
             piece = self._process.stdout.read(1 << 16) if readable else b""
             if not piece:
                 raise OSError("no answer")
-            line += piece
+            self._unread += piece
+        line, _, self._unread = self._unread.partition(b"\n")
         return line
 
 

@@ -1,9 +1,10 @@
 """A small process that looks at GPUs, host and engine once in a while and tells when it is asked.
 
 Runs beside a load, at a lower priority than the load's, and imports little. Standard input: one
-line of JSON (`Watched`), then a line of JSON for each question, `{"since_s": ..., "until_s": ...}`
-by `time.perf_counter`, which all processes of a machine share. Standard output: a line of JSON,
-`{}` once it looks, then `Told`. It ends with the end of its standard input.
+line of JSON (`Watched`), then a line of JSON for each question, `[number, since_s, until_s]` by
+`time.perf_counter`, which all processes of a machine share. Standard output: a line of JSON,
+`[0, [], []]` once it looks, then `[number, *Told]` for each question, so that who did not wait for
+an answer can tell it from the next one. It ends with the end of its standard input.
 """
 
 import json
@@ -77,10 +78,11 @@ class Told(NamedTuple):
     unobserved: list[str]
 
 
-def told(line: bytes) -> Told:
-    """What a watcher wrote. Raises ValueError and TypeError for all that it would not write."""
-    looks, unobserved = json.loads(line)
-    return Told([_look_of(each) for each in looks], unobserved)
+def told(line: bytes) -> tuple[int, Told]:
+    """What a watcher wrote, and to which question. Raises ValueError and TypeError for all that it
+    would not write."""
+    number, looks, unobserved = json.loads(line)
+    return number, Told([_look_of(each) for each in looks], unobserved)
 
 
 def _look_of(written: list[Any]) -> Look:
@@ -193,7 +195,7 @@ def main() -> None:
     watched = Watched(**json.loads(sys.stdin.readline()))
     watcher = Watcher(watched)
     watcher.look()
-    _say({})
+    _say(0, Told([], []))
     while _answered(watcher, watched.every_s):
         watcher.look()
 
@@ -205,10 +207,11 @@ def _answered(watcher: Watcher, wait_s: float) -> bool:
         line = sys.stdin.readline()
         if not line:
             return False
-        _say(watcher.told(**json.loads(line)))
+        number, since_s, until_s = json.loads(line)
+        _say(number, watcher.told(since_s, until_s))
     return True
 
 
-def _say(words: object) -> None:
-    sys.stdout.write(json.dumps(words) + "\n")
+def _say(number: int, answer: Told) -> None:
+    sys.stdout.write(json.dumps([number, *answer]) + "\n")
     sys.stdout.flush()
