@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from tuner.errors import HostError
 from tuner.load import Target, play, run
 from tuner.load.closed_loop import FAILURES_TO_GIVE_UP
 from tuner.load.crew import Crew
-from tuner.load.plan import RungPlan, processes_for
+from tuner.load.plan import RungPlan, Share, processes_for
 from tuner.load.player import players_for
 from tuner.load.solo import Solo
 
@@ -78,7 +80,9 @@ def test_two_processes_play_a_rung_as_one_would(truth):
 def test_streams_have_the_same_server_whichever_process_they_are_in(truth):
     both = target(truth, "tokens=2", replicas=(f"{truth}/tokens=4",))
     result = run(play(both, plan(6, processes=2)))
-    sizes = {t.stream: {tokens for _, tokens in t.events[:-1]} for t in result.timings if t.index}
+    sizes: dict[int, set[int]] = {stream: set() for stream in range(6)}
+    for timing in result.timings:
+        sizes[timing.stream] |= {tokens for _, tokens in timing.events[:-1]}
     assert {stream for stream, found in sizes.items() if found == {4}} == {1, 3, 5}
     assert {stream for stream, found in sizes.items() if found == {2}} == {0, 2, 4}
 
@@ -103,6 +107,69 @@ def test_an_open_loop_sends_every_request_once(truth):
     gaps = [after - before for before, after in pairwise(due_s)]
     assert len(due_s) == len(numbers) > 60
     assert sum(gaps) / len(gaps) == pytest.approx(1 / 60, rel=0.05)
+
+
+@pytest.mark.parametrize("of", [1, 2, 3, 4])
+@pytest.mark.parametrize("servers", [1, 2, 3, 4])
+def test_each_process_has_as_many_streams_of_every_server(of, servers):
+    shares = [Share(index=index, of=of) for index in range(of)]
+    numbers = range(of * math.lcm(of, servers))
+    dealt = [[n for n in numbers if share.has(n, servers)] for share in shares]
+    assert sorted(n for own in dealt for n in own) == list(numbers)
+    assert all(own[0] < of for own in dealt)
+    each = {(p, n % servers): 0 for p, own in enumerate(dealt) for n in numbers}
+    for process, own in enumerate(dealt):
+        for number in own:
+            each[process, number % servers] += 1
+    assert set(each.values()) == {len(numbers) // of // servers}
+
+
+@TWO_CORES
+def test_a_server_that_is_gone_takes_no_more_than_its_own_requests_away(truth):
+    """Two servers, of which one refuses: half of the load fails, and goes on."""
+    given = RungPlan(
+        request_rate=80.0,
+        arrivals="constant",
+        lengths=((16, 10),),
+        warmup_s=1.0,
+        window_s=1.5,
+        prompt_seed=1,
+        order_seed=2,
+        rung_index=0,
+        processes=2,
+    )
+    result = run(play(target(truth, "interval_ms=5", replicas=("http://127.0.0.1:9",)), given))
+    assert result.processes == 2
+    assert result.end_s - result.start_s == pytest.approx(1.5, abs=0.2)
+    window = [t for t in result.timings if result.start_s < (t.due_s or 0) <= result.end_s]
+    failed = [t for t in window if t.error is not None]
+    assert len(window) + len(result.unsent_s) >= 80 * 1.5 - 2
+    assert len(failed) == pytest.approx(len(window) / 2, abs=2)
+    assert {t.stream % 2 for t in failed} == {1}
+
+
+@pytest.mark.parametrize("how", [{"request_rate": 100.0}, {"concurrency": 2}])
+def test_who_hears_nothing_but_failures_goes_on_until_it_is_told_to_stop(truth, how):
+    """It may be one of several, and the others hear answers: only who leads them ends the load."""
+
+    async def failing() -> tuple[int, int]:
+        given = replace(plan(2), **{"concurrency": None, **how})
+        solo = Solo(target(truth, "fault=400"), given)
+        solo.start()
+        limit_s = time.monotonic() + 20.0
+        finished = 0
+        while not finished or solo.counts().finished <= 2 * finished:
+            assert time.monotonic() < limit_s
+            if solo.counts().over:
+                finished = finished or solo.counts().finished
+            await asyncio.sleep(0.02)
+        found = finished, solo.counts().finished
+        await solo.stop()
+        await solo.close()
+        return found
+
+    then, later = run(failing())
+    assert 0 < 2 * then < later
 
 
 @TWO_CORES

@@ -9,7 +9,7 @@ from tuner.load.channels import Channel, channels_to
 from tuner.load.plan import WHOLE, RungPlan, Share, Target
 from tuner.load.prompts import Lengths
 from tuner.load.readying import prompts_for
-from tuner.load.source import Asked, Asker, Ending, seems_well
+from tuner.load.source import Asker, Ending, Loop
 
 FAILURES_TO_GIVE_UP = 5
 _SPREAD_PER_STREAM_S = 0.005
@@ -19,12 +19,11 @@ _QUEUED_SHARE = 0.25
 """More streams than this that wait for their first token wait for a place, not for a prefill."""
 
 
-class ClosedLoop:
+class ClosedLoop(Loop):
     """Keeps as many requests under way as there are streams, one channel each.
 
     Each stream starts where a loop that has run for long would stand: with a residual output
-    length, and the tokens before it as part of its prompt. The load is over once every stream
-    failed several times in a row.
+    length, and the tokens before it as part of its prompt.
     """
 
     def __init__(
@@ -32,9 +31,9 @@ class ClosedLoop:
     ) -> None:
         self._warmup_s = plan.warmup_s / target.time_scale
         self._streams = plan.concurrency or 1
-        own = range(share.index, self._streams, share.of)
+        servers = 1 + len(target.replicas)
+        own = [stream for stream in range(self._streams) if share.has(stream, servers)]
         self._channels = dict(zip(own, channels_to(target, own), strict=True))
-        self._ending = ending
         self._lengths = Lengths(
             plan.lengths,
             streams=self._streams,
@@ -43,25 +42,11 @@ class ClosedLoop:
             index=share.index,
             of=share.of,
         )
-        self._asker = Asker(target, prompts_for(target, plan, index=share.index, of=share.of))
+        prompts = prompts_for(target, plan, index=share.index, of=share.of)
+        super().__init__(Asker(target, prompts), ending)
         self._failures = dict.fromkeys(own, 0)
         self._silent = list(own)
         self._ended: set[int] = set()
-
-    @property
-    def asked(self) -> Sequence[Asked]:
-        """Every request whose exchange is over."""
-        return self._asker.asked
-
-    @property
-    def under_way(self) -> int:
-        """Requests whose answers are not whole."""
-        return self._asker.under_way
-
-    @property
-    def finished(self) -> int:
-        """Requests whose exchange is over."""
-        return len(self._asker.asked)
 
     @property
     def events(self) -> int:
@@ -72,6 +57,11 @@ class ClosedLoop:
     def unsent(self) -> Sequence[float]:
         """None: a request waits for its stream."""
         return ()
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether every stream failed several times in a row."""
+        return min(self._failures.values()) >= FAILURES_TO_GIVE_UP
 
     @property
     def heard(self) -> int:
@@ -133,12 +123,10 @@ class ClosedLoop:
             channel = self._channels[stream]
             raw = await self._asker.ask(channel, question, stream=stream, index=index)
             index += 1
-            if seems_well(raw):
+            if self._asker.seems_well(raw):
                 self._failures[stream] = 0
                 continue
             self._failures[stream] += 1
-            if min(self._failures.values()) >= FAILURES_TO_GIVE_UP:
-                self._ending.now()
             await self._ending.pause(backoff_s(self._failures[stream], raw))
 
     def _heard(self, stream: int) -> bool:

@@ -1,8 +1,8 @@
 """An open loop: requests are sent when they are due, whoever still waits for an answer."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, count, cycle, islice, takewhile
+from collections.abc import Iterable, Iterator
+from itertools import chain, count, cycle, takewhile
 from time import perf_counter
 
 from tuner.load.arrivals import due_times
@@ -11,7 +11,7 @@ from tuner.load.plan import WHOLE, RungPlan, Share, Target
 from tuner.load.pool import Pool
 from tuner.load.prompts import Asking, Lengths
 from tuner.load.readying import prompts_for
-from tuner.load.source import Asked, Asker, Ending, Question, seems_well
+from tuner.load.source import Asker, Ending, Loop, Question
 
 FAILURES_TO_GIVE_UP = 20
 _AWAKE_S = 0.001
@@ -20,13 +20,12 @@ _AWAKE_SHARE = 0.2
 """... as long as that takes no more than this share of the time between two requests."""
 
 
-class OpenLoop:
+class OpenLoop(Loop):
     """Sends each request at its own time, an absolute one, on a connection that is open by then.
 
     A slow server is sent no less: its answers pile up, which is what users would see. What was due
     by the end and was not sent is `unsent`: beyond the limit of connections, still without one at
-    the end, or not come to. Sent and unsent together are all that was due. The load is over once
-    many requests in a row failed.
+    the end, or not come to. Sent and unsent together are all that was due.
     """
 
     def __init__(
@@ -34,8 +33,8 @@ class OpenLoop:
     ) -> None:
         self._scale = target.time_scale
         self._servers = 1 + len(target.replicas)
-        self._ending = ending
-        self._asker = Asker(target, prompts_for(target, plan, index=share.index, of=share.of))
+        prompts = prompts_for(target, plan, index=share.index, of=share.of)
+        super().__init__(Asker(target, prompts), ending)
         self._plan = plan
         self._share = share
         own_rate = (plan.request_rate or 1.0) * target.time_scale / share.of
@@ -45,24 +44,14 @@ class OpenLoop:
         self.unsent: list[float] = []
 
     @property
-    def asked(self) -> Sequence[Asked]:
-        """Every request whose exchange is over."""
-        return self._asker.asked
-
-    @property
-    def under_way(self) -> int:
-        """Requests whose answers are not whole."""
-        return self._asker.under_way
-
-    @property
-    def finished(self) -> int:
-        """Requests whose exchange is over."""
-        return len(self._asker.asked)
-
-    @property
     def events(self) -> int:
         """Pieces of answers that came so far."""
         return self._asker.events + self._pool.pieces
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether many requests in a row failed."""
+        return self._failures >= FAILURES_TO_GIVE_UP
 
     @property
     def heard(self) -> int:
@@ -121,7 +110,8 @@ class OpenLoop:
             offsets_s=plan.offsets_s,
         )
         due = (begun_s + at_s / self._scale for at_s in times)
-        return islice(zip(count(), due, _askings(plan), strict=False), share.index, None, share.of)
+        whole = zip(count(), due, _askings(plan), strict=False)
+        return (one for one in whole if share.has(one[0], self._servers))
 
     def _leave(self, due: Iterable[float]) -> None:
         """Keep in mind what of these rising times has come without its request being sent."""
@@ -141,9 +131,7 @@ class OpenLoop:
             self.unsent.append(due_s)
             raise
         self._pool.give_back(number % self._servers, channel)
-        self._failures = 0 if seems_well(raw) else self._failures + 1
-        if self._failures >= FAILURES_TO_GIVE_UP:
-            self._ending.now()
+        self._failures = 0 if self._asker.seems_well(raw) else self._failures + 1
 
 
 def _askings(plan: RungPlan) -> Iterator[Asking]:

@@ -1,5 +1,6 @@
 """What is asked of the load, and what it hands back."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -114,11 +115,20 @@ class RungPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What one of several processes plays of a rung: every `of`-th stream or request, from number
-    `index` on."""
+    """What one of several processes plays of a rung: every `of`-th stream or request, and of each
+    server's as many."""
 
     index: int = 0
     of: int = 1
+
+    def has(self, number: int, servers: int) -> bool:
+        """Whether it plays that stream or request, of which each server gets every so manieth.
+
+        Two numbers with a factor in common would give a process the same servers each round: every
+        further round begins with another process.
+        """
+        rounds = number // math.lcm(self.of, servers)
+        return (number + rounds) % self.of == self.index
 
 
 WHOLE = Share()

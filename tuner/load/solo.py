@@ -25,7 +25,7 @@ _SCHEDSTAT = Path("/proc/thread-self/schedstat")
 class Counts:
     """How far a load is, since it began. `events` are pieces of answers, `finished` requests whose
     exchange is over; `heard` of those that are `awaited` have heard something. `over` says that
-    nobody answers any more."""
+    nobody answered of late; they go on all the same until they are stopped."""
 
     events: int = 0
     finished: int = 0
@@ -125,7 +125,7 @@ class Solo:
             under_way=source.under_way,
             heard=source.heard,
             awaited=source.awaited,
-            over=self._ending.over,
+            over=source.unanswered,
         )
 
     def mark(self) -> None:

@@ -10,7 +10,7 @@ from typing import Protocol
 from tuner.errors import HttpUnreachable
 from tuner.http.connection import RawExchange
 from tuner.load.channels import Channel
-from tuner.load.dialects import DIALECTS
+from tuner.load.dialects import DIALECTS, decode
 from tuner.load.plan import Target
 from tuner.load.prompts import Asking, Prompts
 
@@ -68,10 +68,7 @@ class Ending:
 
 
 class Source(Protocol):
-    """Makes requests from `run` on until the ending; owns its channels.
-
-    A source ends the load itself where nobody answers any more.
-    """
+    """Makes requests from `run` on until the ending, answered or not; owns its channels."""
 
     @property
     def asked(self) -> Sequence[Asked]:
@@ -97,6 +94,11 @@ class Source(Protocol):
     @property
     def unsent(self) -> Sequence[float]:
         """When requests were due that could not be sent."""
+        ...
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether nothing but failures came of late: who plays them all may end the load."""
         ...
 
     @property
@@ -153,6 +155,15 @@ class Asker:
             prompt=self._prompts.name_of(asking),
         )
 
+    def seems_well(self, raw: RawExchange) -> bool:
+        """True unless the next request should wait; only decoding tells for sure, and is left for
+        afterwards but of an answer in one piece that may be a refusal."""
+        if raw.status != 200 or raw.error is not None or not raw.chunks:
+            return False
+        if len(raw.chunks) > 1 or b'"error"' not in raw.chunks[0][1]:
+            return True
+        return decode(raw, self._dialect).error is None
+
     async def ask(
         self,
         channel: Channel,
@@ -186,8 +197,24 @@ class Asker:
         return raw
 
 
-def seems_well(raw: RawExchange) -> bool:
-    """True unless the next request should wait; only decoding tells for sure, afterwards."""
-    if raw.status != 200 or raw.error is not None or not raw.chunks:
-        return False
-    return len(raw.chunks) > 1 or b'"error"' not in raw.chunks[0][1]
+class Loop:
+    """What every source tells of what it asked."""
+
+    def __init__(self, asker: Asker, ending: Ending) -> None:
+        self._asker = asker
+        self._ending = ending
+
+    @property
+    def asked(self) -> Sequence[Asked]:
+        """Every request whose exchange is over."""
+        return self._asker.asked
+
+    @property
+    def under_way(self) -> int:
+        """Requests whose answers are not whole."""
+        return self._asker.under_way
+
+    @property
+    def finished(self) -> int:
+        """Requests whose exchange is over."""
+        return len(self._asker.asked)
