@@ -2,11 +2,13 @@
 
 import asyncio
 import socket
+from math import inf
 
 import pytest
 import uvloop
 
-from tuner.http.readers import LONGEST_REST_S, Readers, rest_s
+from tuner.http import readers as readers_module
+from tuner.http.readers import LONGEST_REST_S, Readers, _Counts, rest_s
 
 LOOPS = pytest.mark.parametrize(
     "new_loop", [uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"]
@@ -132,24 +134,71 @@ def test_readers_end_with_their_last_socket_and_begin_anew():
 
 
 @pytest.mark.parametrize(
-    ("reads_s", "streams", "answers_s", "expected_s"),
+    ("reads_s", "gap_s", "cycle_s", "expected_s"),
     [
-        (0.0, 0, 0.0, 0.0),
-        (50.0, 1, 0.0, 0.0),  # one stream: nothing to gather
-        (500.0, 10, 1.0, 0.0),  # two reads a rest spare nothing
-        (3200.0, 64, 10.0, LONGEST_REST_S),
-        (12_800.0, 256, 100.0, 0.0025),  # 32 reads
-        (51_200.0, 1024, 400.0, 0.001),  # what timers can tell apart
-        (25_600.0, 64, 10.0, 0.0),  # an event each 2.5 ms: two of a stream would meet
-        (12_800.0, 256, 6400.0, 0.0),  # one event an answer: the next request would be late
-        (12_800.0, 256, 320.0, 0.0016),  # a fifth of a percent of 0.8 s
+        (0.0, inf, inf, 0.0),
+        (50.0, 0.02, inf, 0.0),  # one stream: nothing to gather
+        (500.0, 0.02, 10.0, 0.0),  # two reads a rest spare nothing
+        (3200.0, 0.02, 6.4, LONGEST_REST_S),
+        (12_800.0, 0.02, 2.56, 0.0025),  # 32 reads
+        (51_200.0, 0.02, 2.56, 0.001),  # what timers can tell apart
+        (25_600.0, 0.0025, 6.4, 0.0),  # two events of a stream would meet
+        (12_800.0, 0.02, 0.04, 0.0),  # one event an answer: the next request would be late
+        (12_800.0, 0.02, 0.8, 0.0016),  # a fifth of a percent
     ],
 )
 def test_a_rest_gathers_some_reads_but_not_two_of_a_stream_and_delays_no_request(
-    reads_s, streams, answers_s, expected_s
+    reads_s, gap_s, cycle_s, expected_s
 ):
-    found_s = rest_s(reads_s=reads_s, streams=streams, answers_s=answers_s)
+    found_s = rest_s(reads_s=reads_s, gap_s=gap_s, cycle_s=cycle_s)
     assert found_s == pytest.approx(expected_s)
+
+
+class Streams:
+    """Sockets that were read at exact times of a clock that goes by events."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.now_s = 0.0
+        patch.setattr(readers_module, "perf_counter", lambda: self.now_s)
+        self.counts = _Counts()
+
+    def rest_s(self, lasts_s: float, *, gaps_s: list[float], events: int = 1 << 30) -> float:
+        """How long they may be left alone after a while, each with its gap and answers of so many
+        events; the longest of what was judged in the last second."""
+        said = [round(1000 * gap_s * n / len(gaps_s)) % 10 for n, gap_s in enumerate(gaps_s)]
+        judged = []
+        for ms in range(round(1000 * lasts_s)):
+            self.now_s += 0.001
+            for n, gap_s in enumerate(gaps_s):
+                if ms % round(1000 * gap_s) == said[n] % round(1000 * gap_s):
+                    self.counts.read(n)
+                    if (ms // round(1000 * gap_s) + n) % events == 0:
+                        self.counts.answered()
+            if (rest := self.counts.rest_s()) is not None and ms > 1000 * (lasts_s - 1):
+                judged.append(rest)
+        return max(judged)
+
+
+def test_streams_that_were_idle_are_judged_by_what_they_do_now(monkeypatch):
+    streams = Streams(monkeypatch)
+    before_s = streams.rest_s(4, gaps_s=[0.02] * 64, events=50)
+    assert before_s == pytest.approx(0.002, rel=0.3)  # of a cycle of a second
+    streams.now_s += 40.0
+    assert streams.rest_s(2, gaps_s=[0.02] * 64, events=50) == pytest.approx(before_s, rel=0.3)
+
+
+def test_answers_of_long_ago_forbid_nothing(monkeypatch):
+    streams = Streams(monkeypatch)
+    assert streams.rest_s(2, gaps_s=[0.02] * 64, events=1) == 0.0
+    assert streams.rest_s(10, gaps_s=[0.02] * 64, events=500) > 0.003
+
+
+def test_streams_that_are_fast_are_not_left_alone_for_the_sake_of_those_that_are_not(monkeypatch):
+    """Eight with a gap of 2 ms, and of the others it does not matter how many there are."""
+    assert Streams(monkeypatch).rest_s(2, gaps_s=[0.002] * 8) == 0.0
+    assert Streams(monkeypatch).rest_s(2, gaps_s=[*[0.002] * 8, *[0.05] * 200]) == 0.0
+    assert Streams(monkeypatch).rest_s(2, gaps_s=[*[0.008] * 8, *[0.05] * 200]) <= 0.0025
+    assert Streams(monkeypatch).rest_s(2, gaps_s=[0.05] * 208) > 0.003
 
 
 def test_short_answers_are_read_at_once_however_many_come():

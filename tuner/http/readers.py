@@ -8,6 +8,7 @@ came is the kernel's to say (`tuner.http.wire`).
 import asyncio
 import select
 from collections.abc import Callable
+from math import exp, inf
 from time import perf_counter
 from weakref import WeakKeyDictionary
 
@@ -21,7 +22,9 @@ _WANTED_READS = 32
 _LEAST_READS = 4
 """A rest that finds fewer spares nothing."""
 _GAP_SHARE = 0.25
-"""Of the time between two events of a stream: two that one look finds have one time."""
+"""Of the time between two events of a stream: of two that one look finds, the first has the time of
+the second, which is off by a rest at most. It is the stream's that brings the most, not the mean:
+beside it others may be as slow, or as silent, as they like."""
 _CYCLE_SHARE = 0.002
 """Of the time from an answer's end to the next one's on the same stream: the end is seen half a
 rest late on average, and the next request is sent that much later than it could be."""
@@ -29,18 +32,60 @@ _NEWS = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
 """Each arrival is told once: told until it is read, the kernel looks twice at every socket."""
 _COUNTED_S = 0.05
 """How long reads are counted before it is judged how fast they come."""
+_REMEMBERED_S = 2.0
+"""After so long an answer counts a third: a cycle that is longer forbids no rest."""
 
 
-def rest_s(*, reads_s: float, streams: int, answers_s: float) -> float:
-    """How long so many streams may be left alone that bring so many reads, and whole answers, a
-    second; 0 where they may not."""
+def rest_s(*, reads_s: float, gap_s: float, cycle_s: float) -> float:
+    """How long streams may be left alone that bring so many reads a second, of which the fastest
+    has an event every `gap_s`, and each an answer every `cycle_s`; 0 where they may not."""
     if not reads_s:
         return 0.0
     rest_s = min(LONGEST_REST_S, max(_WANTED_READS / reads_s, _SHORTEST_REST_S))
-    rest_s = min(rest_s, _GAP_SHARE * streams / reads_s)
-    if answers_s:
-        rest_s = min(rest_s, _CYCLE_SHARE * streams / answers_s)
+    rest_s = min(rest_s, _GAP_SHARE * gap_s, _CYCLE_SHARE * cycle_s)
     return rest_s if rest_s >= _SHORTEST_REST_S and rest_s * reads_s >= _LEAST_READS else 0.0
+
+
+class _Counts:
+    """What was read of late, of sockets that spoke: kept ones and those that wait count nothing."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, int] = {}
+        self._since_s = perf_counter()
+        self._answers = 0
+        self._remembered_reads = 0.0
+        self._remembered_answers = 0.0
+
+    def read(self, descriptor: int) -> None:
+        """One more read of that socket."""
+        self._of[descriptor] = self._of.get(descriptor, 0) + 1
+
+    def answered(self) -> None:
+        """One more answer came to its end."""
+        self._answers += 1
+
+    def rest_s(self) -> float | None:
+        """How long the streams may be left alone by what was counted, which then begins anew; None
+        where it is too early to say."""
+        now_s = perf_counter()
+        passed_s = now_s - self._since_s
+        if passed_s <= _COUNTED_S:
+            return None
+        of, self._of, self._since_s = self._of, {}, now_s
+        reads = sum(of.values())
+        cycle_s = len(of) * passed_s / reads * self._reads_an_answer(reads, passed_s) if of else inf
+        gap_s = passed_s / max(of.values(), default=1)
+        return rest_s(reads_s=reads / passed_s, gap_s=gap_s, cycle_s=cycle_s)
+
+    def _reads_an_answer(self, reads: int, passed_s: float) -> float:
+        """Over the last seconds: a time without reads says nothing of how long answers are."""
+        kept = exp(-passed_s / _REMEMBERED_S)
+        self._remembered_reads = self._remembered_reads * kept + reads
+        self._remembered_answers = self._remembered_answers * kept + self._answers
+        self._answers = 0
+        if not self._remembered_answers:
+            return inf
+        return self._remembered_reads / self._remembered_answers
 
 
 class Readers:
@@ -52,9 +97,7 @@ class Readers:
         self._readable: dict[int, Callable[[], int]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._rest_s = 0.0
-        self._reads = 0
-        self._answers = 0
-        self._began_s = self._since_s = perf_counter()
+        self._counts = _Counts()
         loop.add_reader(self._epoll, self._look)
 
     @classmethod
@@ -84,7 +127,7 @@ class Readers:
 
     def answered(self) -> None:
         """One more answer came to its end."""
-        self._answers += 1
+        self._counts.answered()
 
     def _look(self) -> None:
         found = self._epoll.poll(0)
@@ -95,23 +138,15 @@ class Readers:
             size = readable()
             while size == READ_BYTES or (size and what != select.EPOLLIN):
                 size = readable()
-        self._reads += len(found)
+            self._counts.read(descriptor)
         self._judge()
 
     def _judge(self) -> None:
         if not self._readable:
             return
-        now_s = perf_counter()
-        passed_s = now_s - self._since_s
-        if passed_s > _COUNTED_S:
-            self._rest(
-                rest_s(
-                    reads_s=self._reads / passed_s,
-                    streams=len(self._readable),
-                    answers_s=self._answers / (now_s - self._began_s),
-                )
-            )
-            self._reads, self._since_s = 0, now_s
+        judged_s = self._counts.rest_s()
+        if judged_s is not None:
+            self._rest(judged_s)
         if self._rest_s:
             self._timer = self._loop.call_later(self._rest_s, self._look)
 
