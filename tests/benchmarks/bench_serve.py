@@ -240,7 +240,10 @@ def main() -> None:
         in_step=given.in_step,
     )
     levels = [int(level) for level in given.concurrency.split(",")]
-    print(table(compare(setup, levels, given.repeats)))
+    try:
+        print(table(compare(setup, levels, given.repeats)))
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"{error}\n{error.stderr}")
 
 
 if __name__ == "__main__":
