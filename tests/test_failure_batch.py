@@ -1,6 +1,6 @@
 """Failures that were provoked anew, and labelled before the classifier had seen one of them.
 
-`data/failures/new_batch/README.md` says how, and how many were right at first.
+`README.md` of each batch in `data/failures` says how, and how many were right at first.
 """
 
 import json
@@ -14,15 +14,28 @@ import pytest
 from tests.test_failures import cut_after_the_cause, last_lines, renamed, resized, shuffled
 from tuner.failures.classifier import Failure, classify, fatal_line
 
-BATCH = Path(__file__).parent / "data" / "failures" / "new_batch"
-LABELS: dict[str, dict[str, Any]] = json.loads((BATCH / "labels.json").read_text())
-CAUGHT = {name: (BATCH / f"{name}.log").read_text() for name in LABELS}
+FAILURES = Path(__file__).parent / "data" / "failures"
+BATCHES = ("new_batch", "third_batch")
+LABELS: dict[str, dict[str, Any]] = {
+    f"{batch}/{name}": label
+    for batch in BATCHES
+    for name, label in json.loads((FAILURES / batch / "labels.json").read_text()).items()
+}
+CAUGHT = {name: (FAILURES / f"{name}.log").read_text() for name in LABELS}
 SERVES = {"max-model-len": 512}
 """The configuration that served beside them, as a night would know it."""
 FAILED = sorted(name for name, label in LABELS.items() if label["kind"])
-TOLD_ELSEWHERE = ("vllm-lora-path-missing",)
+TOLD_ELSEWHERE = (
+    "new_batch/vllm-lora-path-missing",
+    "third_batch/vllm-generation-config-missing",
+    "third_batch/vllm-model-named-not-there",
+)
 """The same cause in the words of a line nearby."""
 SERVED = sorted(name for name, label in LABELS.items() if not label["kind"])
+
+
+def of(batch: str) -> list[str]:
+    return [name for name in FAILED if name.startswith(f"{batch}/")]
 
 
 def explain(name: str, log: str | None = None) -> Failure | None:
@@ -44,8 +57,9 @@ def test_a_provoked_failure_is_explained_as_labelled(name: str) -> None:
     assert label["cause"] in failure.cause or name in TOLD_ELSEWHERE
 
 
-def test_the_flags_at_fault_are_blamed() -> None:
-    told = [name for name in FAILED if LABELS[name]["blame"] is not None]
+@pytest.mark.parametrize("batch", BATCHES)
+def test_the_flags_at_fault_are_blamed(batch: str) -> None:
+    told = [name for name in of(batch) if LABELS[name]["blame"] is not None]
     wrong = [name for name in told if (f := explain(name)) and f.blame != LABELS[name]["blame"]]
     assert len(wrong) <= 0.1 * len(told), wrong
 
@@ -66,10 +80,11 @@ def mutants(name: str, seed: int) -> Iterator[tuple[str, str]]:
         yield "last lines", last_lines(log, dice, cause)
 
 
-def test_mutated_logs_keep_class_and_action() -> None:
+@pytest.mark.parametrize("batch", BATCHES)
+def test_mutated_logs_keep_class_and_action(batch: str) -> None:
     kept: list[bool] = []
     lost: list[tuple[str, str, str | None]] = []
-    for name in FAILED:
+    for name in of(batch):
         for how, log in mutants(name, seed=5):
             failure = explain(name, log)
             found = (failure.kind, failure.action) if failure else (None, None)
@@ -79,6 +94,7 @@ def test_mutated_logs_keep_class_and_action() -> None:
     assert sum(kept) / len(kept) >= 0.95, lost
 
 
-def test_the_batch_is_large_enough_to_tell() -> None:
-    assert len(FAILED) >= 25
-    assert len({LABELS[name]["kind"] for name in FAILED}) >= 8
+@pytest.mark.parametrize("batch", BATCHES)
+def test_the_batch_is_large_enough_to_tell(batch: str) -> None:
+    assert len(of(batch)) >= 25
+    assert len({LABELS[name]["kind"] for name in of(batch)}) >= 8

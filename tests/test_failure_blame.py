@@ -2,6 +2,7 @@ import pytest
 
 from tuner.definitions.models import Value
 from tuner.failures import blame
+from tuner.failures.classifier import classify
 
 FRAMES = """Traceback (most recent call last):
   File "a.py", line 1, in start
@@ -108,3 +109,27 @@ def test_usual_suspects_are_the_first_group_that_the_launch_has_switched_on() ->
 def test_suspects_narrow_to_the_new_ones_unless_none_is() -> None:
     assert blame.narrow(["a", "b"], ["b", "c"]) == ["b"]
     assert blame.narrow(["a", "b"], ["c"]) == ["a", "b"]
+
+
+BUILDING = """\
+Traceback (most recent call last):
+  File "/opt/env/vllm/model_executor/models/glm.py", line 214, in __init__
+    self.gate = get_gate(config.gate_type)
+ValueError: No gate of type golden
+"""
+
+
+def test_a_model_that_was_read_before_is_not_held_against_the_study() -> None:
+    def action(text: str, flags: dict[str, Value]) -> tuple[str, list[str]]:
+        near: dict[str, Value] = {"max-num-seqs": 4}
+        failure = classify(text, engine="vllm", exit_code=1, flags={**near, **flags}, nearest=near)
+        assert failure is not None
+        assert failure.kind == "model_files"
+        return failure.action, failure.blame
+
+    lost = "RuntimeError: Cannot find any model weights with `/models/glm`\n"
+    assert action(lost, {}) == ("stop-study", [])
+    assert action(lost, {"block-size": 32}) == ("stop-study", [])
+    assert action(lost, {"load-format": "pt"}) == ("never", ["load-format"])
+    assert action(BUILDING, {}) == ("stop-study", [])
+    assert action(BUILDING, {"block-size": 32}) == ("never", ["block-size"])

@@ -20,7 +20,7 @@ from tuner.failures.log_phases import phase_of as phase_of
 from tuner.failures.rules import CLASSES, EXITS, FATAL, SILENT_CHILD
 from tuner.failures.rules.names import flag_of
 from tuner.failures.rules.rule import Action as Action
-from tuner.failures.rules.rule import Rule
+from tuner.failures.rules.rule import Rule, Tier
 from tuner.frozen import Frozen
 
 _NONE: Mapping[str, Value] = MappingProxyType({})
@@ -193,15 +193,16 @@ def _suspects(
     flags: Mapping[str, Value],
     nearest: Mapping[str, Value] | None,
 ) -> list[str]:
-    """The flags that the message names; else the usual ones of the launch; else what is new; else
-    the usual ones among what the engine resolved by itself."""
+    """The flags that the message names, unless they are as they were and usual ones are not; else
+    the usual ones of the launch; else what is new; else the usual ones among what the engine
+    resolved by itself."""
     launched = reading.launched
     new = [] if nearest is None else blame.changed(flags, nearest)
+    usual = blame.usual(groups, launched, reading.engine)
+    if named and not set(named) & set(new) and set(usual) & set(new):
+        named = []
     suspects = (
-        named
-        or blame.usual(groups, launched, reading.engine)
-        or new
-        or blame.usual(groups, reading.resolved or launched, reading.engine)
+        named or usual or new or blame.usual(groups, reading.resolved or launched, reading.engine)
     )
     return blame.narrow(suspects, new)
 
@@ -241,10 +242,14 @@ def _explained(
 def _altering(
     rule: Rule, flags: Mapping[str, Value], nearest: Mapping[str, Value] | None
 ) -> list[str]:
-    """The new flags that have the model read otherwise: without them its files were whole."""
+    """The new flags that may have the model read otherwise: without them its files were whole.
+
+    Where only an exception's frames speak of the model, any new flag may.
+    """
     if rule.kind != "model_files" or rule.action is not None or nearest is None:
         return []
-    return blame.altering(blame.changed(flags, nearest))
+    new = blame.changed(flags, nearest)
+    return blame.altering(new) or (new if rule.tier is Tier.EXCEPTION else [])
 
 
 def _blame(

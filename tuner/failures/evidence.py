@@ -303,6 +303,8 @@ class Reading:
             return False
         if rule.quotes_flag and not blame.quoted_in(self.message(line), self.launched):
             return False
+        if self.launched and blame.usual((rule.absent,), self.launched, self.engine):
+            return False
         return not rule.names_variable or bool(
             blame.variables_named_in(self.message(line), self.launched)
         )

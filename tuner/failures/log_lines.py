@@ -12,7 +12,7 @@ _PREFIX = re.compile(
     | \[rank(?P<torch>\d+)\]:\s?                                   # torchrun and c10
     | \[[EWIF]\d*\ ?[\d:.]*\ ?\w+\.cpp:?\d*\]\ ?                   # [E ProcessGroupNCCL.cpp:563]
     | \[(?:PG|Rank)\b[^\]]*\]\ ?                                   # [PG ID 2 Rank 3]
-    | \((?:[A-Z]\w*?(?:_[DPT]P(?P<vllm>\d+))*(?:_[DP]P\d+)*)(?:\ rank=(?P<old>\d+))?
+    | \((?:[A-Z][\w-]*?(?:_[DPT]P(?P<vllm>\d+))*(?:_[DP]P\d+)*)(?:\ rank=(?P<old>\d+))?
         (?:\ pid=\d+)?\)\ ?                                        # (Worker_TP1 pid=12)
     | \[?(?:T|\d{4}-\d\d-\d\d|\d\d-\d\d|\d\d/\d\d/\d{4})?[\ T-]?
         (?:\d\d:\d\d:\d\d(?:[.,]\d+)?)?

@@ -235,16 +235,6 @@ RULES: tuple[Rule, ...] = (
         " and free host memory.",
     ),
     rule(
-        "named flag",
-        "arg_validation",
-        Tier.LOCAL,
-        ("Error: ",),
-        r"^(?:[\w.]*(?:ValueError|AssertionError|NotImplementedError|JSONDecodeError)): .+",
-        "Checked late, in a child, but the message still names what the user wrote.",
-        names_flag=True,
-        stages=BEFORE_READY,
-    ),
-    rule(
         "quoted value",
         "arg_validation",
         Tier.EXCEPTION,
@@ -263,6 +253,19 @@ RULES: tuple[Rule, ...] = (
         "No child runs yet: whatever stumbles over an argument was given a wrong one.",
         names_flag=True,
         stages=frozenset({Stage.STARTING}),
+    ),
+    rule(
+        "model in building",
+        "model_files",
+        Tier.EXCEPTION,
+        ("Error: ",),
+        r"^[\w.]*(?:ValueError|NotImplementedError|KeyError): .+",
+        "What the engine's model asks of its parts comes from the model's own config.",
+        around=r'/models/\w+\.py", line \d+, in __init__\n(?:(?!\s*File )[^\n]*\n)*'
+        r"(?:\s*File [^\n]*\n(?:(?!\s*File )[^\n]*\n)*){0,3}"
+        r"[\w.]*(?:Error|Exception)\b[^\n]*\Z",
+        unless=r"out of memory|CUDA|NCCL",
+        stages=BEFORE_READY,
     ),
     rule(
         "refused value",

@@ -49,10 +49,10 @@ class Rule:
     been. `around`: what its traceback must show; `before`: what must stand in the log above.
     `recovers`: a server that answers afterwards has survived it. `names_flag`: the message must
     name a flag of the launch; `quotes_flag`: it must quote the value of one; `names_variable`: it
-    must name a variable of the launch or quote its value. `follow`: a later line of the
-    same message that is quoted too (its first group). `blame`: flags (or concepts of `names`), in
-    groups: of the first group with a member in the launch. None in action, advice or blame leaves
-    it to the class.
+    must name a variable of the launch or quote its value; `absent`: flags (or concepts) that the
+    launch must not have. `follow`: a later line of the same message that is quoted too (its first
+    group). `blame`: flags (or concepts of `names`), in groups: of the first group with a member in
+    the launch. None in action, advice or blame leaves it to the class.
     """
 
     name: str
@@ -70,6 +70,7 @@ class Rule:
     names_flag: bool = False
     quotes_flag: bool = False
     names_variable: bool = False
+    absent: tuple[str, ...] = ()
     follow: re.Pattern[str] | None = None
     blame: tuple[tuple[str, ...], ...] | None = None
     action: Action | None = None
@@ -116,6 +117,7 @@ def rule(
     names_flag: bool = False,
     quotes_flag: bool = False,
     names_variable: bool = False,
+    absent: tuple[str, ...] = (),
     follow: str | None = None,
     blame: tuple[tuple[str, ...], ...] | None = None,
     action: Action | None = None,
@@ -138,6 +140,7 @@ def rule(
         names_flag=names_flag,
         quotes_flag=quotes_flag,
         names_variable=names_variable,
+        absent=absent,
         follow=re.compile(follow) if follow else None,
         blame=blame,
         action=action,
