@@ -4,7 +4,7 @@ import math
 import random
 from statistics import NormalDist
 
-from tuner.definitions.models import LengthDistribution, Objective
+from tuner.definitions.models import MAX_TOKENS, LengthDistribution, Objective
 from tuner.definitions.trace import Trace
 
 Lengths = tuple[tuple[int, int], ...]
@@ -33,7 +33,8 @@ def lengths_of(objective: Objective, trace: Trace | None = None) -> Lengths:
 
 def highest(lengths: LengthDistribution) -> int:
     """What no length exceeds."""
-    return round(_HIGHEST * lengths.mean) if lengths.high is None else lengths.high
+    usual = min(round(_HIGHEST * lengths.mean), MAX_TOKENS)
+    return usual if lengths.high is None else lengths.high
 
 
 def drawn(lengths: int | LengthDistribution, count: int, rng: random.Random) -> list[int]:

@@ -33,6 +33,11 @@ Attacks = Literal[
 Effort = Literal["minutes", "hours", "days"]
 Risk = Literal["low", "medium", "high"]
 
+MAX_TOKENS = 2_000_000
+"""Longer than any model's context: a number that is no length."""
+MAX_CONCURRENCY = 100_000
+"""More connections than a machine has ports for several servers."""
+
 EFFORT_HOURS: Mapping[str, float] = {"minutes": 0.25, "hours": 4.0, "days": 24.0}
 
 
@@ -152,8 +157,8 @@ class Rung(Frozen):
     """One concurrency of the ladder (closed loop) or one request rate, in requests a second (open
     loop), never both; `slos` such as `ttft_ms p99 <= 500`."""
 
-    concurrency: int | None = Field(default=None, ge=1)
-    request_rate: float | None = Field(default=None, gt=0)
+    concurrency: int | None = Field(default=None, ge=1, le=MAX_CONCURRENCY)
+    request_rate: float | None = Field(default=None, gt=0, le=MAX_CONCURRENCY)
     weight: float = Field(default=1.0, gt=0)
     slos: list[str] = []
 
@@ -174,13 +179,14 @@ Api = Literal["completions", "chat", "generate"]
 
 class LengthDistribution(Frozen):
     """Lengths that vary from request to request: `mean` and `sd` (standard deviation) of the tokens
-    themselves, before they are cut to [`low`, `high`]; without a `high`, ten times the mean."""
+    themselves, before they are cut to [`low`, `high`]; without a `high`, ten times the mean, or
+    what no context exceeds."""
 
     distribution: Literal["normal", "lognormal"]
-    mean: float = Field(ge=1)
-    sd: float = Field(gt=0)
-    low: int = Field(default=1, ge=1)
-    high: int | None = Field(default=None, ge=1)
+    mean: float = Field(ge=1, le=MAX_TOKENS)
+    sd: float = Field(gt=0, le=MAX_TOKENS)
+    low: int = Field(default=1, ge=1, le=MAX_TOKENS)
+    high: int | None = Field(default=None, ge=1, le=MAX_TOKENS)
 
 
 class SharedPrefix(Frozen):
@@ -225,8 +231,8 @@ class Objective(Frozen):
 
     ladder: list[Rung] = Field(min_length=1)
     api: Api | None = None
-    input_tokens: Annotated[int, Field(ge=1)] | LengthDistribution | None = None
-    output_tokens: Annotated[int, Field(ge=2)] | LengthDistribution | None = None
+    input_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | LengthDistribution | None = None
+    output_tokens: Annotated[int, Field(ge=2, le=MAX_TOKENS)] | LengthDistribution | None = None
     trace: str | None = Field(default=None, min_length=1)
     prefix: Prefix = "cold"
     arrivals: Literal["poisson", "constant", "trace"] = "poisson"

@@ -225,7 +225,7 @@ class _Reporter:
         fault = group[0]
         if fault.kind in _BOUNDS:
             words, bound = _BOUNDS[fault.kind]
-            return f"{words} {fault.context[bound]:g}"
+            return f"{words} {fault.context[bound]:.15g}"
         if fault.kind == "too_short":
             count = fault.context["min_length"]
             return f"at least {count} {'entry' if count == 1 else 'entries'}"

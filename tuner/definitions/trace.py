@@ -7,6 +7,7 @@ are taken. Whatever else it holds (hashes, models) is left alone.
 
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,6 +18,7 @@ from pydantic import Field
 
 from tuner.definitions.counted import counted
 from tuner.definitions.findings import found
+from tuner.definitions.models import MAX_TOKENS
 from tuner.errors import Problem
 from tuner.frozen import Frozen
 
@@ -36,8 +38,8 @@ ANSWERS = frozenset({"gpt", "assistant", "bing", "chatgpt", "bard"})
 CHARACTERS_PER_TOKEN = 4
 """How texts are counted without a tokenizer: about what English takes with any of them."""
 MAX_BYTES = 50_000_000
-MAX_TOKENS = 2_000_000
-"""Longer than any model's context: a number that is no length."""
+MAX_MS = 10**15
+"""Thirty thousand years after 1970: a number that is no time."""
 MAX_PROBLEMS = 5
 """The faults of a file that a program wrote are alike: the first few say it all."""
 
@@ -76,6 +78,8 @@ def read_trace(path: Path, name: str) -> Trace | list[Problem]:
     return _read(_of_a_list(data, name) if one_list else _of_lines(data, name), name)
 
 
+_HALF = re.compile("[\ud800-\udfff]")
+"""Of what UTF-16 writes as two: JSON can name one alone, no request can carry it."""
 _EXAMPLE = 'such as {"input_length": 6755, "output_length": 500}'
 _TURNS = 'such as [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello."}]'
 _Entry: TypeAlias = tuple[str, Any]
@@ -219,6 +223,8 @@ def _time_faults(request: dict[str, Any]) -> Iterator[str]:
     at_ms = request[TIME]
     if isinstance(at_ms, bool) or not isinstance(at_ms, int | float) or not 0 <= at_ms < math.inf:
         yield f"{TIME}: found {found(at_ms, ())}, expected milliseconds, 0 or more"
+    elif at_ms > MAX_MS:
+        yield f"{TIME}: found more than 15 digits, expected at most {MAX_MS} milliseconds"
 
 
 def _conversation(turns: Any) -> _Request | list[str] | None:
@@ -243,6 +249,9 @@ def _turn_fault(turn: Any) -> str | None:
             return f"missing key '{name}'"
         if not isinstance(turn[name], str):
             return f"{name}: found {found(turn[name], ())}, expected a text"
+    half = _HALF.search(turn["value"])
+    if half:
+        return f"value: found half of a character (\\u{ord(half[0]):04x}), expected a text"
     return None
 
 

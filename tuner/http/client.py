@@ -57,6 +57,7 @@ TRANSLATION: Mapping[type[Exception], type[HttpError]] = {
 
 _FOREIGN = (httpx.HTTPError, httpx.InvalidURL, httpx.CookieConflict, httpx.StreamError)
 _QUOTED_CHARACTERS = 200
+_PORTS = range(1, 65536)
 MAX_ANSWER_BYTES = 20_000_000
 """More than any question to a server is answered with; metrics and arguments are the longest."""
 _KEPT = ("content-type", "location")
@@ -283,7 +284,21 @@ def server_url(url: str) -> httpx.URL:
             f"{public_url(url)} is not the address of a server",
             hint="Give it as http://HOST:PORT.",
         )
+    if not _resolvable(parsed.host) or not (parsed.port is None or parsed.port in _PORTS):
+        raise HttpProtocolError(
+            f"{public_url(url)} is not the address of a server: no host has such a name or port",
+            hint=f"Give it as http://HOST:PORT, the port from 1 to {_PORTS[-1]}.",
+        )
     return parsed
+
+
+def _resolvable(host: str) -> bool:
+    """Whether a host's name can be asked for at all: no label of it is empty or too long."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 def needs_proxy(url: httpx.URL) -> bool:

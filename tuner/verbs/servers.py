@@ -53,7 +53,7 @@ def address(url: str) -> str:
     try:
         parsed = server_url(url)
     except HttpProtocolError as error:
-        hint = "Give it as http://HOST:PORT."
+        hint = error.hint or "Give it as http://HOST:PORT."
         raise TunerError(f"{shown} is not the address of a server", hint=hint) from error
     if parsed.userinfo:
         raise TunerError(
