@@ -18,7 +18,10 @@ from tuner.engines.base import EngineFacts
 from tuner.hosts import processes
 from tuner.load import Target
 from tuner.measuring import client_rules, window_rules
+from tuner.measuring.machine import MachineUse
+from tuner.measuring.measurement import measure as measuring
 from tuner.measuring.observed import Doubt
+from tuner.measuring.observing import observe
 from tuner.verbs import measure
 from tuner.verbs.neighbours import subject_of
 from tuner.verbs.servers import Found
@@ -150,6 +153,34 @@ def test_an_slo_that_the_window_cannot_show_makes_it_invalid(truth, objective, t
         "lower percentile."
     )
     assert "breaks" not in out
+
+
+def test_where_goodput_is_scored_a_limit_counts_requests_and_asks_for_no_percentile(
+    truth, objective, typed, patient
+):
+    objective.write_text(OBJECTIVE + "score: goodput\nslos: [ttft_ms p99 <= 1000]\n")
+    code, out, _ = typed(f"{truth}/ttft_ms=100", "--objective", objective, "--json")
+    found = json.loads(out)
+    assert (code, found["reasons"]) == (0, [])
+    for rung in found["rungs"]:
+        assert rung["measurement"]["requests_completed"] < 100
+        assert rung["measurement"]["goodput_rps"] > 0
+        assert [doubt["voids"] for doubt in rung["doubts"] if doubt["rule"] == "percentiles"] in (
+            [],
+            [False],
+        )
+
+
+@pytest.mark.parametrize(("busy", "processes"), [(None, 1), (0.9, 1), (0.7, 3)])
+def test_a_second_process_of_the_client_takes_no_core_from_a_server(monkeypatch, busy, processes):
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    measured = measuring([], concurrency=600, start_s=0.0, end_s=1.0, gpus=1)
+    measured = measured.model_copy(update={"machine": MachineUse(host_cpu_share=busy)})
+    rung = measure.MeasuredRung(
+        measurement=measured, observed=observe([], start_s=0, end_s=1), doubts=[], breaches=[]
+    )
+    assert measure._processes([]) == 1
+    assert measure._processes([rung]) == processes
 
 
 @pytest.mark.parametrize("fault", ["503", "reset"])

@@ -53,8 +53,9 @@ class RungPlan:
 
     `lengths` are (input, output) tokens: one pair for all requests, or those of a trace, which are
     taken in an order of `order_seed`, over and over. Seconds are on the load's clock. What prompts
-    share is what `prefix` says; where it says nothing, no two rungs of different `rung_index` on
-    one `prompt_seed` share a prompt, so that nothing a server remembers helps. `texts` are recorded
+    share is what `prefix` says; where it says nothing, no two rungs of which `rung_index` and
+    `prompt_offset` together differ share a prompt on one `prompt_seed`, so that nothing a server
+    remembers helps. `texts` are recorded
     questions, one for each of the `lengths`; `offsets_s` say when each came, for the arrivals of an
     open loop that are a trace's. The window ends early once throughput is known to
     `precision_percent`, and is prolonged for `least_requests`. `processes` are as many as may play
@@ -76,6 +77,7 @@ class RungPlan:
     texts: tuple[str, ...] = ()
     arrivals: Arrivals = "poisson"
     arrivals_seed: int = 3
+    prompt_offset: int = 0
     offsets_s: tuple[float, ...] = ()
 
     @classmethod
@@ -147,7 +149,8 @@ class Played:
     window, None where unknown. `real_s` is the window by `time.perf_counter`, whatever the load's
     clock. The window opened after `warmup_s`, `stable` where throughput no longer rose, and `ended`
     when its time was up or throughput was known tightly enough.
-    `unsent_s` is when requests of an open loop were due that could not be sent.
+    `unsent_s` is when requests of an open loop were due that could not be sent; of `primers`, the
+    requests that make a server know prompts before the load, `primed` were answered.
     """
 
     timings: tuple[RequestTiming, ...]
@@ -164,6 +167,8 @@ class Played:
     ended: Ended = "time"
     real_s: tuple[float, float] = (0.0, 0.0)
     unsent_s: tuple[float, ...] = ()
+    primers: int = 0
+    primed: int = 0
 
     def observed(self, forgiven_s: float = 0.0) -> Observed:
         """What the client saw of itself; of a server that does not notice when a stream asks again
@@ -183,5 +188,7 @@ class Played:
                 "warmup_s": self.warmup_s,
                 "stable": self.stable,
                 "ended": self.ended,
+                "primers": self.primers,
+                "primed": self.primed,
             }
         )

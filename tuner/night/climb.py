@@ -13,7 +13,7 @@ from tuner.measuring.measurement import RungMeasurement
 from tuner.measuring.quality import output_quality, wrong_output
 from tuner.night.causes import refused, wrong
 from tuner.night.course import Course, Serving, TrialNote, TrialOrder
-from tuner.night.heeding import heeded
+from tuner.night.heeding import heeded, idle_cores
 from tuner.night.playing import judged, of_each, plan_of, played_rung
 from tuner.night.requests import keep_requests
 from tuner.verdicts.score import hopeless
@@ -55,7 +55,12 @@ async def _believed(
             return measured
         course.invalid.append(measured)
         note(TrialNote(number=order.number, phase="rung", at=rung.said, rung=measured))
-        plan = heeded(plan, measured.doubts, rungs=len(order.objective.ladder))
+        plan = heeded(
+            plan,
+            measured.doubts,
+            rungs=len(order.objective.ladder),
+            idle_cores=idle_cores(measured),
+        )
     course.outcome = "invalid"
     return None
 

@@ -5,7 +5,7 @@ import secrets
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Literal, Protocol
@@ -20,7 +20,7 @@ from tuner.load import Api, Played, RungPlan, play, run
 from tuner.measuring.measurement import RungMeasurement, measure
 from tuner.measuring.observed import Doubt, Observed
 from tuner.measuring.validity import doubts
-from tuner.night.heeding import heeded
+from tuner.night.heeding import heeded, idle_cores
 from tuner.observers.observer import Observer, Seen, beside
 from tuner.verbs.asked import NONE, Options, asked
 from tuner.verbs.explain import EngineName
@@ -181,7 +181,12 @@ async def _believed(
     if _silent(first) or not first.void:
         return first
     listener.again(index)
-    plan = heeded(plan, first.doubts, rungs=len(course.objective.ladder))
+    plan = heeded(
+        plan,
+        first.doubts,
+        rungs=len(course.objective.ladder),
+        idle_cores=idle_cores(first.measurement),
+    )
     second = await _play(course, observer, index, plan, listener)
     return second.model_copy(update={"first": first})
 
@@ -192,7 +197,7 @@ def _silent(rung: MeasuredRung) -> bool:
 
 def _plan(course: _Course, index: int) -> RungPlan:
     trace = course.trace
-    return RungPlan.of(
+    plan = RungPlan.of(
         course.objective,
         index,
         lengths=course.lengths,
@@ -200,6 +205,15 @@ def _plan(course: _Course, index: int) -> RungPlan:
         texts=() if trace is None else trace.texts,
         offsets_s=(trace and trace.offsets_s) or (),
     )
+    return replace(plan, processes=min(plan.processes, _processes(course.rungs)))
+
+
+def _processes(rungs: Sequence[MeasuredRung]) -> int:
+    """How many may play the next rung: the server is not pinned, and has the cores that it wants
+    before the client has a second one."""
+    if not rungs:
+        return 1
+    return rungs[-1].observed.processes + int(idle_cores(rungs[-1].measurement))
 
 
 async def _play(
@@ -222,7 +236,10 @@ async def _play(
 
 
 def _judged(course: _Course, rung: Rung, played: Played, beheld: Seen) -> MeasuredRung:
-    slos = [Slo.parse(text) for text in course.objective.slos_at(rung)]
+    said, limits = (
+        [Slo.parse(text) for text in texts]
+        for texts in (course.objective.slos_at(rung), course.objective.limits_at(rung))
+    )
     measured = measure(
         played.timings,
         concurrency=rung.concurrency,
@@ -233,7 +250,7 @@ def _judged(course: _Course, rung: Rung, played: Played, beheld: Seen) -> Measur
         load_samples=played.load_samples,
         lags_s=played.lags_s,
         unsent_s=played.unsent_s,
-        slos=slos,
+        slos=said,
     )
     measured = measured.model_copy(update=beside(beheld, measured))
     seen = played.observed()
@@ -241,7 +258,7 @@ def _judged(course: _Course, rung: Rung, played: Played, beheld: Seen) -> Measur
     return MeasuredRung(
         measurement=measured,
         observed=seen,
-        doubts=doubts(measured, seen, slos),
+        doubts=doubts(measured, seen, limits),
         breaches=[str(breach) for breach in slo_breaches([measured], only_this)],
     )
 
