@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tuner.definitions.models import SharedPrefix
-from tuner.load import Api, Played, RungPlan, Target, play, run
+from tuner.load import Api, Played, RungPlan, Target, play, readying, run
 from tuner.load.closed_loop import FAILURES_TO_GIVE_UP
 from tuner.measuring.measurement import RungMeasurement, measure
 
@@ -149,6 +149,23 @@ def test_a_warm_set_is_asked_whole_before_the_load_and_then_over_and_over(truth)
     assert len(known) == 3
     assert sorted(entry["input"] for entry in primers[:3]) == [16, 24, 32]
     assert {tuple(entry["first"]) for entry in primers[3:]} == known
+
+
+def test_a_warm_set_that_is_refused_is_counted_and_doubted(truth):
+    target = Target(base_url=f"{truth}/refuse=4,owner=primed", api="completions", model="m")
+    result = run(play(target, plan(2, lengths=((16, 10),) * 20, prefix="warm")))
+    assert result.primers == 20
+    assert result.primed == 3
+    seen = result.observed()
+    assert (seen.primers, seen.primed) == (20, 3)
+
+
+def test_a_server_that_never_answers_is_not_told_for_ever(truth, monkeypatch):
+    monkeypatch.setattr(readying, "LONGEST_PRIMING_S", 0.5)
+    target = Target(base_url=f"{truth}/fault=silent", api="completions", model="m")
+    warm = plan(2, lengths=((16, 10),) * 20, prefix="warm")
+    ready = run(asyncio.wait_for(readying.readied(target, warm), timeout=20))
+    assert (ready.primers, ready.primed) == (20, 0)
 
 
 def test_a_recorded_question_is_asked_and_named_by_its_hash(truth):

@@ -199,6 +199,15 @@ def test_a_ramp_over_the_whole_window_is_drift():
     assert doubt.found == pytest.approx(0.106, abs=0.001)
 
 
+def test_a_server_that_did_not_hear_all_that_it_was_to_know():
+    doubt = only(rung(), seen(primers=64, primed=58))
+    assert (doubt.rule, doubt.voids, doubt.found, doubt.limit) == ("priming", True, 58, 64)
+    assert doubt.said == (
+        "58 of 64 prompts that the server was to know were answered before the load"
+    )
+    assert doubts(rung(), seen(primers=64, primed=64)) == []
+
+
 def test_a_server_that_said_nothing_in_half_of_the_window():
     doubt = only(rung(), seen(slice_tok_s=[0.0] * 5 + [199.0] * 5))
     assert (doubt.rule, doubt.voids, doubt.found) == ("drift", True, 1.0)

@@ -156,7 +156,6 @@ class Played:
     timings: tuple[RequestTiming, ...]
     start_s: float
     end_s: float
-    load_samples: tuple[tuple[float, float, float], ...]
     lags_s: Sequence[float] = ()
     stamped: bool = True
     cpu_share: float | None = None

@@ -12,16 +12,16 @@ from time import perf_counter
 from tuner.load.decoding import Clock
 from tuner.load.pace import Pace
 from tuner.load.plan import Played, RungPlan, Target
-from tuner.load.readying import readied
+from tuner.load.readying import Readied, readied
 from tuner.load.runner import still_heap
 from tuner.load.solo import Counts, Players, Solo, Span, ended
 from tuner.load.source import Ending
 
-Probe = Callable[[], Awaitable[tuple[float, float] | None]]
 Afterwards = Callable[[], Awaitable[None]]
 Beat = Callable[[int, int], None]
+Progress = Callable[[float], None]
 
-PROBE_EVERY_S = 0.25
+PROGRESS_EVERY_S = 0.25
 _HEARD_OUT_S = 0.1
 """After its end a window is listened to: what had arrived by then may still wait to be read, and
 what an event after it brings was for the most part made inside, by a share that is then known."""
@@ -37,9 +37,9 @@ async def play(
     target: Target,
     plan: RungPlan,
     *,
-    probe: Probe | None = None,
     afterwards: Afterwards | None = None,
     beat: Beat | None = None,
+    progress: Progress | None = None,
 ) -> Played:
     """Load a server for a warm-up and a window, then cut what is under way.
 
@@ -54,13 +54,13 @@ async def play(
 
     Raises: HttpProtocolError where the target's URL cannot be read.
     """
-    target = await readied(target, plan)
-    players = players_for(target, plan)
-    rung = _Rung(target, plan, players, beat)
+    ready = await readied(target, plan)
+    players = players_for(ready.target, plan)
+    rung = _Rung(ready, plan, players, beat, progress)
     try:
         await players.connect()
         with still_heap():
-            await rung.play(probe, afterwards)
+            await rung.play(afterwards)
             return await rung.played()
     finally:
         await players.close()
@@ -82,11 +82,21 @@ def players_for(target: Target, plan: RungPlan) -> Players:
 
 
 class _Rung:
-    def __init__(self, target: Target, plan: RungPlan, players: Players, beat: Beat | None) -> None:
+    def __init__(
+        self,
+        ready: Readied,
+        plan: RungPlan,
+        players: Players,
+        beat: Beat | None,
+        progress: Progress | None,
+    ) -> None:
+        self._ready = ready
         self._plan = plan
         self._players = players
         self._beat = beat
-        self._scale = target.time_scale
+        self._progress = progress
+        self._told_s = 0.0
+        self._scale = ready.target.time_scale
         self._ending = Ending()
         self._pace = Pace(
             warmup_s=plan.warmup_s,
@@ -95,13 +105,11 @@ class _Rung:
             precision_percent=plan.precision_percent,
             least_requests=plan.least_requests,
         )
-        self._samples: list[tuple[float, float, float]] = []
         self._at_start = Counts()
         self._origin_s = self._start_s = self._end_s = 0.0
 
-    async def play(self, probe: Probe | None, afterwards: Afterwards | None) -> None:
+    async def play(self, afterwards: Afterwards | None) -> None:
         """Let the players play until the window ends or nobody answers."""
-        sampling: asyncio.Task[None] | None = None
         self._origin_s = perf_counter()
         self._players.start()
         try:
@@ -109,10 +117,9 @@ class _Rung:
             self._open()
             if self._at_start.over:  # nobody answered even before: that is what there is to tell
                 self._start_s = self._origin_s
-            if probe is not None:
-                sampling = asyncio.create_task(self._sample(probe))
             await self._window()
-            self._players.mark()
+            if not self._at_start.over:
+                self._players.mark()
             await self._ending.pause(_HEARD_OUT_S)
             if afterwards is not None and not self._players.counts().over:
                 self._players.ease()
@@ -120,8 +127,6 @@ class _Rung:
         finally:
             self._ending.now()
             await self._players.stop()
-            if sampling is not None:
-                await ended(sampling)
 
     async def played(self) -> Played:
         """Decode what came, now that the clock has stopped."""
@@ -132,9 +137,6 @@ class _Rung:
             timings=brought.timings,
             start_s=clock.at(self._start_s),
             end_s=clock.at(self._end_s),
-            load_samples=tuple(
-                (clock.at(at), running, queued) for at, running, queued in self._samples
-            ),
             lags_s=brought.lags_s,
             stamped=brought.stamped,
             cpu_share=brought.cpu_share,
@@ -145,6 +147,8 @@ class _Rung:
             ended=self._pace.ended,
             real_s=(self._start_s, self._end_s),
             unsent_s=tuple(map(clock.at, brought.unsent_s)),
+            primers=self._ready.primers,
+            primed=self._ready.primed,
         )
 
     async def _warm_up(self) -> None:
@@ -173,6 +177,7 @@ class _Rung:
         look_s = self._look_s(self._plan.window_s, looks)
         while True:
             counts, now_s = self._counts(), perf_counter()
+            self._tell(now_s, due_s)
             # What is looked at a little late ends when its time was up.
             self._end_s = due_s if self._end_s < due_s <= now_s else now_s
             requests = self._began_and_ended(counts)
@@ -202,12 +207,10 @@ class _Rung:
         since = counts.finished - self._at_start.finished
         return max(0, since - self._at_start.under_way)
 
-    async def _sample(self, probe: Probe) -> None:
-        while not self._ending.over:
-            sample = await probe()
-            if sample is not None:
-                self._samples.append((perf_counter(), *sample))
-            await self._ending.pause(PROBE_EVERY_S)
+    def _tell(self, now_s: float, due_s: float) -> None:
+        if self._progress is not None and now_s >= self._told_s + PROGRESS_EVERY_S:
+            self._told_s = now_s
+            self._progress(max(0.0, due_s - now_s) * self._scale)
 
     def _surface_s(self, real_s: float) -> float:
         return (real_s - self._origin_s) * self._scale

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -106,17 +106,13 @@ class _Priming:
     async def primed(self) -> int:
         """How many were answered."""
         at_once = min(_AT_ONCE, self._wanted)
-        try:
+        with suppress(TimeoutError):
             async with (
                 asyncio.timeout(LONGEST_PRIMING_S),
                 _channels(self._target, self._url, at_once) as channels,
             ):
                 await asyncio.gather(*(self._work(channel, 1) for channel in channels))
                 await self._work(channels[0], _REFUSALS)
-        except TimeoutError:
-            pass
-        if self._primed < self._wanted:
-            log.warning("%s", self._said())
         return self._primed
 
     async def _work(self, channel: Channel, refusals: int) -> None:
@@ -137,11 +133,8 @@ class _Priming:
     def _tell(self) -> None:
         if perf_counter() - self._told_s > _TOLD_EVERY_S:
             self._told_s = perf_counter()
-            log.info("%s", self._said())
-
-    def _said(self) -> str:
-        where = public_url(self._url)
-        return f"{where}: {self._primed} of {self._wanted} prompts that it is to know were answered"
+            where = public_url(self._url)
+            log.info("%s: knows %d of %d prompts", where, self._primed, self._wanted)
 
 
 @asynccontextmanager

@@ -18,7 +18,8 @@ class Observed(Frozen):
     slices of the window.
 
     The window opened after `warmup_s`, `stable` where throughput had no trend any more; it `ended`
-    when its time was up, or when throughput was known tightly enough.
+    when its time was up, or when throughput was known tightly enough. Before it, `primed` of the
+    `primers` that make the servers know prompts were answered.
     """
 
     in_flight: float
@@ -35,6 +36,8 @@ class Observed(Frozen):
     warmup_s: float | None = None
     stable: bool = True
     ended: Literal["time", "tight"] = "time"
+    primers: int = 0
+    primed: int = 0
 
 
 class Doubt(Frozen):

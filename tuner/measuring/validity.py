@@ -32,7 +32,15 @@ from tuner.measuring.open_rules import (
     trial_offered,
     trial_sent_late,
 )
-from tuner.measuring.window_rules import drift, errors, output, percentiles, requests, warm_up
+from tuner.measuring.window_rules import (
+    drift,
+    errors,
+    output,
+    percentiles,
+    priming,
+    requests,
+    warm_up,
+)
 
 Rule = Callable[[RungMeasurement, Observed, Sequence[Slo]], list[Doubt]]
 
@@ -49,6 +57,7 @@ RULES: tuple[Rule, ...] = (
     offered,
     sent_late,
     keeps_up,
+    priming,
     warm_up,
     drift,
     throttled,
@@ -65,6 +74,7 @@ TRIAL_RULES: tuple[Rule, ...] = (
     trial_offered,
     trial_sent_late,
     keeps_up,
+    priming,
     warm_up,
     drift,
     throttled,

@@ -117,6 +117,23 @@ def warm_up(rung: RungMeasurement, seen: Observed, slos: Sequence[Slo]) -> list[
     ]
 
 
+def priming(rung: RungMeasurement, seen: Observed, slos: Sequence[Slo]) -> list[Doubt]:
+    """The servers were asked before the load all that its prompts are to find known."""
+    if seen.primed >= seen.primers:
+        return []
+    return [
+        Doubt.of(
+            "priming",
+            rung.said,
+            seen.primed,
+            seen.primers,
+            f"{seen.primed} of {seen.primers} prompts that the server was to know were answered "
+            "before the load",
+            "Read the server's log for what it refused; ask for fewer prompts or shorter ones.",
+        )
+    ]
+
+
 def drift(rung: RungMeasurement, seen: Observed, slos: Sequence[Slo]) -> list[Doubt]:
     """Both halves of the window agree: a server that still warms up is not what it will be.
 
