@@ -1,12 +1,17 @@
 """Servers that only look ready, or are so for a while: each ends its launch in words of its own."""
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from tests.rehearsed import serving
 from tests.test_trial import Trial
-from tuner.errors import PortTaken
+from tuner.errors import LaunchLost, PortTaken
+from tuner.hosts import processes
+from tuner.hosts.supervisor import TAG_VARIABLE
+from tuner.night.course import TrialNote
 
 ALWAYS: dict[str, object] = {"when": {}}
 
@@ -55,3 +60,28 @@ def test_a_server_that_falls_silent_in_the_middle_of_a_rung_is_given_up(trial: T
     assert record.failure.phase == "serving"
     assert record.failure.cause.startswith("no token from any of ")
     assert record.failure.exit_code is None
+
+
+def test_a_launch_whose_supervisor_was_killed_says_nothing_of_its_configuration(
+    trial: Trial,
+) -> None:
+    class Kills(list[TrialNote]):
+        """Ends the supervisor of the server once a rung begins."""
+
+        def append(self, note: TrialNote) -> None:
+            if note.phase == "rung":
+                for pid in supervisors_of("trial-0-"):
+                    os.kill(pid, signal.SIGKILL)
+
+    trial.notes = Kills()
+    with pytest.raises(LaunchLost, match="ended from outside: the supervisor was killed"):
+        trial.run()
+
+
+def supervisors_of(tag: str) -> list[int]:
+    marks = processes.marks(TAG_VARIABLE, processes.table())
+    return [
+        pid
+        for pid, mark in marks.items()
+        if mark.startswith(tag) and "hosts.supervisor" in processes.command_line(pid)
+    ]

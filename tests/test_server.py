@@ -53,7 +53,8 @@ def test_an_exit_is_seen_at_once_with_its_code_and_its_log(start: Starter) -> No
     until(lambda: server.exit_code() is not None, "the exit is seen")
     assert server.exit_code() == 2
     assert server.log() == "bad flag\n"
-    assert server.stop().reason == "the server exited"
+    report = server.stop()
+    assert (report.reason, report.meddled) == ("the server exited", False)
 
 
 def test_death_by_signal_is_a_negative_exit_code(start: Starter) -> None:
@@ -209,7 +210,8 @@ def test_a_killed_supervisor_takes_its_server_along(start: Starter) -> None:
     os.kill(server._supervisor[0], signal.SIGKILL)
     until(lambda: server.exit_code() is not None, "the owner notices")
     until(lambda: not alive_with(server.tag), "all are gone")
-    assert server.stop().reason == "the supervisor was killed"
+    report = server.stop()
+    assert (report.reason, report.meddled) == ("the supervisor was killed", True)
 
 
 def test_a_frozen_supervisor_does_not_hold_up_the_stop(start: Starter) -> None:

@@ -1,5 +1,6 @@
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -154,9 +155,23 @@ def test_orphans_get_a_shorter_grace(supervised: Supervised) -> None:
 
 def test_what_cannot_be_executed_is_said_in_the_log_too(supervised: Supervised) -> None:
     supervised.start(argv=["/no/such/engine"])
-    assert supervised.event("failed")["error"].startswith("cannot start /no/such/engine: ")
+    event = supervised.event("failed")
+    assert event["error"].startswith("cannot start /no/such/engine: ")
+    assert not event["by_host"]
     assert supervised.event("done")["exit_code"] == 127
     assert "cannot start /no/such/engine" in supervised.log.read_text()
+
+
+def test_what_the_host_has_no_room_for_is_told_from_what_cannot_be_executed(
+    supervised: Supervised,
+) -> None:
+    until(lambda: len(alive_with(supervised.tag)) == 1, "it waits for what to start")
+    (waiting,) = alive_with(supervised.tag)
+    resource.prlimit(waiting.pid, resource.RLIMIT_NOFILE, (5, 5))
+    supervised.start()
+    event = supervised.event("failed")
+    assert event["by_host"]
+    assert event["error"].endswith("Too many open files")
 
 
 def test_a_deleted_folder_does_not_keep_a_server_alive(supervised: Supervised) -> None:

@@ -109,7 +109,11 @@ class HostError(TunerError):
     exit_code = 4
 
 
-class PortTaken(HostError):
+class LaunchLost(HostError):
+    """Something outside of a launch ended it: the same launch made again may well succeed."""
+
+
+class PortTaken(LaunchLost):
     """Somebody else listens on a port that was free: the next launch gets others."""
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuner.errors import PortTaken, TunerError
+from tuner.errors import LaunchLost, TunerError
 from tuner.hosts.executor import Function, Slot
 
 JOB_VARIABLE = "TUNER_JOB"
@@ -63,7 +63,7 @@ def call(
             result=function(payload, slot, folder, lambda note: send(pickle.dumps(note)))
         )
     except TunerError as error:
-        return Returned(refused=str(error), again=isinstance(error, PortTaken))
+        return Returned(refused=str(error), again=isinstance(error, LaunchLost))
 
 
 def pack(folder: Path) -> bytes | None:

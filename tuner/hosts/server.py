@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from tuner.errors import EngineError, HostError
+from tuner.errors import EngineError, HostError, LaunchLost
 from tuner.hosts import containers, leftovers, processes
 from tuner.hosts.containers import Container
 from tuner.hosts.job import JOB_VARIABLE
@@ -25,7 +25,7 @@ from tuner.hosts.launched import launched
 from tuner.hosts.leftovers import default_run_root as default_run_root
 from tuner.hosts.leftovers import sweep as sweep
 from tuner.hosts.ports import ContainerPort, OwnPort, Port, PublishedPort, refuse_taken
-from tuner.hosts.supervisor import KILL_LIMIT_S, RENEW, STOP, TAG_VARIABLE
+from tuner.hosts.supervisor import ASKED, EXITED, KILL_LIMIT_S, RENEW, STOP, TAG_VARIABLE
 
 if TYPE_CHECKING:
     from tuner.engines.base import LaunchCommand
@@ -53,6 +53,11 @@ class StopReport:
     segments: tuple[str, ...] = ()
     unproven: str = ""
 
+    @property
+    def meddled(self) -> bool:
+        """Whether it was ended neither by its owner nor by itself."""
+        return self.reason not in (ASKED, EXITED)
+
 
 class Server:
     """A running server; leaving its `with` block stops it and proves it gone."""
@@ -69,7 +74,7 @@ class Server:
         self._spec = spec
         self._exit_code: int | None = None
         self._report: StopReport | None = None
-        self._failure = ""
+        self._failure: EngineError | HostError | None = None
         self._refusal: EngineError | HostError | None = None
         self._port = port
         self._container = container
@@ -101,8 +106,9 @@ class Server:
         It runs on `cores` (wherever this process may, where none are given) and only while this
         process does: it is stopped when this process dies in any way or stays frozen for `lease_s`.
 
-        Raises HostError where the port is taken or the container runtime does not answer,
-        EngineError where the command cannot be executed.
+        Raises HostError where the port is taken, the container runtime does not answer, or this
+        host has no room for it, LaunchLost where its supervisor was killed, EngineError where the
+        command cannot be executed.
         """
         refuse_taken(port)
         folder.mkdir(parents=True, exist_ok=True)
@@ -242,11 +248,9 @@ class Server:
             raise HostError(
                 f"the supervisor of {self.tag} did not start its server in {_START_TIMEOUT_S:.0f} s"
             )
-        if self._failure:
+        if self._failure is not None:
             self.stop()
-            raise EngineError(
-                self._failure, hint="Check the engine's interpreter or command in the study."
-            )
+            raise self._failure
 
     def _watch(self) -> None:
         """Renew the lease and hear the supervisor until it ends, then make sure of the rest."""
@@ -279,7 +283,7 @@ class Server:
                     self.pid = event["pid"]
                     self._started.set()
                 case "failed":
-                    self._failure = event["error"]
+                    self._failure = _failure(event["error"], by_host=event["by_host"])
                 case "refused":
                     self._refusal = _refusal(event["code"], event["text"])
                 case "exited":
@@ -293,7 +297,7 @@ class Server:
         """The supervisor was killed before it could finish: finish for it."""
         began = time.monotonic()
         swept = leftovers.clear(self.tag, Path(self._spec["record"]), self._container)
-        self._failure = self._failure or "the supervisor was killed"
+        self._failure = self._failure or LaunchLost(f"the supervisor of {self.tag} was killed")
         self._exit_code = -9 if self._exit_code is None else self._exit_code
         self._report = StopReport(
             exit_code=self._exit_code,
@@ -335,6 +339,12 @@ def _port(command: "LaunchCommand", port: int, tag: str, container: Container | 
         return OwnPort(port, tag)
     kind = PublishedPort if command.image.network == "bridge" else ContainerPort
     return kind(port, container)
+
+
+def _failure(said: str, *, by_host: bool) -> EngineError | HostError:
+    if by_host:
+        return HostError(said, hint="make room or raise the limit that it names, then run again")
+    return EngineError(said, hint="Check the engine's interpreter or command in the study.")
 
 
 def _refusal(code: int, said: str) -> EngineError | HostError:

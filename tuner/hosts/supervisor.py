@@ -15,6 +15,7 @@ runtime for what the kernel does with a process.
 """
 
 import ctypes
+import errno
 import json
 import os
 import select
@@ -47,7 +48,13 @@ _CLIENT_S = 5.0
 _LEADER_S = 3.0
 _ALONE_S = 0.5
 _CANNOT_EXECUTE = 127
-_ASKED = "asked to stop"
+ASKED = "asked to stop"
+EXITED = "the server exited"
+_OF_THE_HOST = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO),
+    *(errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE),
+)
+"""What keeps a program from being started that is not its own fault."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -138,7 +145,7 @@ class Supervisor:
             if self.keeper and self.exit_code is None:
                 self.keeper.look()
             if self.exit_code is not None:
-                self.why = self.why or "the server exited"
+                self.why = self.why or EXITED
             elif time.monotonic() - self.renewed_at > self.spec["lease_s"]:
                 # What the owner wrote while this process was itself frozen counts: it was read
                 # above, before the lease is judged.
@@ -148,7 +155,7 @@ class Supervisor:
         if not said:
             self.why = self.why or "the owner is gone"
         elif STOP in said:
-            self.why = self.why or _ASKED
+            self.why = self.why or ASKED
         else:
             self.renewed_at = time.monotonic()
 
@@ -195,7 +202,7 @@ class Supervisor:
         )
 
     def _grace_s(self) -> float:
-        grace_s: float = self.spec["grace_s" if self.why == _ASKED else "orphan_grace_s"]
+        grace_s: float = self.spec["grace_s" if self.why == ASKED else "orphan_grace_s"]
         return grace_s
 
     def _terminate(self, tree: list[Process]) -> None:
@@ -237,7 +244,7 @@ class Supervisor:
         self.why = text
         with suppress(OSError), Path(self.spec["log"]).open("ab") as log:
             log.write(f"{text}\n".encode())
-        _tell({"event": "failed", "error": text})
+        _tell({"event": "failed", "error": text, "by_host": error.errno in _OF_THE_HOST})
         self._report(duration_s=0.0, killed=0, survivors=0, segments=self.belongings.remove())
 
     def _report(self, **facts: Any) -> None:

@@ -88,7 +88,11 @@ def observing(
     return Observer(subject, every_s=EVERY_S / engine.time_scale)
 
 
-def stop(servers: Sequence[Server]) -> None:
-    """Stop all at once; returns when they are proven gone."""
+def stop(servers: Sequence[Server]) -> str:
+    """Stop all at once; returns when they are proven gone.
+
+    Who ended one of them, if that was neither this process nor a server itself, else empty.
+    """
     with ThreadPoolExecutor(len(servers)) as threads:
-        list(threads.map(Server.stop, servers))
+        reports = list(threads.map(Server.stop, servers))
+    return next((report.reason for report in reports if report.meddled), "")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tuner import engines
 from tuner.engines.base import Engine
-from tuner.errors import EngineError, HostError, remedy
+from tuner.errors import EngineError, HostError, LaunchLost, remedy
 from tuner.failures.classifier import Failure
 from tuner.hosts.executor import Note, Slot
 from tuner.hosts.server import Server
@@ -65,12 +65,22 @@ def _launch(order: TrialOrder, slot: Slot, folder: Path, course: Course, note: N
         exit_code = ended.exit_code()
         note(TrialNote(number=order.number, phase="stopping"))
         stopping = time.perf_counter()
-        stop(servers)
+        meddler = stop(servers)
     course.phase_s["stop"] = time.perf_counter() - stopping
     if course.outcome == "failed":
         _refuse_full(folder)
+        _refuse_meddled(meddler)
     if course.outcome == "failed" and course.failure is None:
         course.failure = _understand(order, ended.log(), exit_code, course)
+
+
+def _refuse_meddled(by: str) -> None:
+    """A server that somebody else ended says nothing of its configuration.
+
+    Raises LaunchLost.
+    """
+    if by:
+        raise LaunchLost(f"its server was ended from outside: {by}")
 
 
 def _refuse_full(folder: Path) -> None:
@@ -115,10 +125,10 @@ async def _serve(
         )
         await read_back(order, serving, course)
         if course.outcome == "completed":
-            await watch.unless_doomed(rescore(order, serving, course))
             begun = time.perf_counter()
             await climb(order, serving, course, note)
             course.phase_s["load"] = time.perf_counter() - begun
+            await watch.unless_doomed(rescore(order, serving, course))
 
 
 def _understand(order: TrialOrder, log: str, exit_code: int | None, course: Course) -> Failure:
@@ -149,7 +159,7 @@ def _record(order: TrialOrder, slot: Slot, course: Course) -> TrialRecord:
         outcome=course.outcome,
         rungs=course.rungs,
         invalid=course.invalid,
-        quality=course.quality,
+        quality_at=course.quality_at,
         continuations=course.continuations,
         rescored=course.rescored,
         not_compared=course.not_compared,
