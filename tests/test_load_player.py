@@ -73,11 +73,10 @@ def played(
     *,
     api: Api = "completions",
     time_scale: float = 1.0,
-    probe=None,
 ) -> Played:
     log_of(truth)
     target = Target(base_url=f"{truth}/{how}", api=api, model="m", time_scale=time_scale)
-    return run(play(target, plan, probe=probe))
+    return run(play(target, plan))
 
 
 def measured(result: Played, concurrency: int) -> RungMeasurement:
@@ -87,7 +86,6 @@ def measured(result: Played, concurrency: int) -> RungMeasurement:
         start_s=result.start_s,
         end_s=result.end_s,
         gpus=1,
-        load_samples=result.load_samples,
         lags_s=result.lags_s,
     )
 
@@ -394,39 +392,31 @@ def test_a_dead_server_ends_the_load_at_once_with_all_its_failures():
     assert ours.requests_failed >= 8
 
 
-def test_the_engines_load_is_sampled_through_the_window(truth):
-    calls = 0
-
-    async def probe() -> tuple[float, float] | None:
-        nonlocal calls
-        calls += 1
-        return None if calls == 2 else (3.0, 1.0)
-
-    result = played(truth, "interval_ms=20", plan(2, window_s=1.2), probe=probe)
-    assert 2 <= calls <= 6
-    assert len(result.load_samples) == calls - 1
-    assert all(at >= result.start_s for at, _, _ in result.load_samples)
-    load = measured(result, 2).engine_load
-    assert load is not None
-    assert (load.running_mean, load.queued_max) == (3, 1)
+def test_an_open_window_says_how_much_of_it_is_left(truth):
+    left_s: list[float] = []
+    target = Target(
+        base_url=f"{truth}/interval_ms=20", api="completions", model="m", time_scale=10.0
+    )
+    run(play(target, plan(2, warmup_s=3.0, window_s=12.0), progress=left_s.append))
+    assert left_s[0] == pytest.approx(12.0, abs=1.0)
+    assert left_s == sorted(left_s, reverse=True)
+    assert min(left_s) >= 0
+    assert 2 <= len(left_s) <= 6
 
 
-def test_a_bug_in_the_probe_is_raised_not_swallowed(truth):
-    async def probe() -> tuple[float, float] | None:
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        played(truth, "interval_ms=20", plan(2, window_s=0.3), probe=probe)
+def test_a_load_that_ended_before_its_window_has_no_shares_of_a_core():
+    """They would be of a moment, and the window is all of it then."""
+    target = Target(base_url="http://127.0.0.1:9", api="completions", model="m")
+    result = run(play(target, plan(2, window_s=60.0)))
+    assert result.start_s == 0.0 < result.end_s
+    assert (result.cpu_share, result.wait_share) == (None, None)
 
 
 def test_the_collector_rests_in_the_window_and_works_again_afterwards(truth):
-    seen = []
-
-    async def probe() -> tuple[float, float] | None:
-        seen.append(gc.isenabled())
-        return None
-
-    played(truth, "interval_ms=20", plan(2, window_s=0.3), probe=probe)
+    seen: list[bool] = []
+    target = Target(base_url=f"{truth}/interval_ms=20", api="completions", model="m")
+    watch = lambda _: seen.append(gc.isenabled())  # noqa: E731
+    run(play(target, plan(2, window_s=0.3), progress=watch))
     assert seen
     assert not any(seen)
     assert gc.isenabled()

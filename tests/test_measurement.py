@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.measuring.measurement import RequestTiming, RungMeasurement, measure
+from tuner.measuring.observing import observe
+from tuner.measuring.open_load import answered
 from tuner.measuring.replicas import Replicas
 
 
@@ -51,7 +53,6 @@ def test_one_server_of_several_counts_for_all_with_latencies_of_its_own():
         start_s=10.0,
         end_s=20.0,
         gpus=8,
-        load_samples=[(15.0, 4.0, 1.0)],
         replicas=Replicas(launched=1, of=2),
     )
     assert (whole.concurrency, whole.played, whole.factor) == (8, 4, 2.0)
@@ -66,8 +67,6 @@ def test_one_server_of_several_counts_for_all_with_latencies_of_its_own():
         alone.e2e_ms,
     )
     assert whole.requests_completed == 4
-    assert whole.engine_load is not None
-    assert whole.engine_load.running_mean == 4
 
 
 def test_events_of_one_instant_count_there():
@@ -256,14 +255,18 @@ def test_an_empty_window_shows_nothing_and_all_failures():
     assert (measured.requests_failed, measured.first_error) == (1, "refused")
     assert measured.ttft_ms is None
     assert measured.tok_s_per_user is None
-    assert measured.engine_load is None
 
 
-def test_the_engines_own_load_is_summed_up_inside_the_window():
-    load = seen(load_samples=[(9.0, 99, 99), (11.0, 200, 0), (12.0, 237, 800)]).engine_load
-    assert load is not None
-    assert (load.running_mean, load.running_max) == (218.5, 237)
-    assert (load.queued_mean, load.queued_max, load.samples) == (400, 800, 2)
+@pytest.mark.parametrize(
+    ("done_s", "error", "well"),
+    [(0.0, None, True), (-1.0, None, False), (1.0, None, True), (1.1, None, False),
+     (None, None, False), (0.5, "reset", False)],
+)  # fmt: skip
+def test_a_window_holds_what_ended_well_in_it_at_the_clocks_zero_too(done_s, error, well):
+    timing = request(-2.0, [(-1.5, 4)], done_s, error=error)
+    measured = seen(timing, start_s=-1.0, end_s=1.0)
+    assert measured.requests_completed == well == len(answered([timing], -1.0, 1.0))
+    assert observe([timing], start_s=-1.0, end_s=1.0).short == well
 
 
 @given(

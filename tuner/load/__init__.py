@@ -1,7 +1,7 @@
 """Load: workload → played; one `RequestTiming` a request, no statistic."""
 
 from tuner.load.plan import Api, Played, RungPlan, Target
-from tuner.load.player import Probe, play
+from tuner.load.player import play
 from tuner.load.runner import run
 
-__all__ = ["Api", "Played", "Probe", "RungPlan", "Target", "play", "run"]
+__all__ = ["Api", "Played", "RungPlan", "Target", "play", "run"]

@@ -141,16 +141,15 @@ WHOLE = Share()
 class Played:
     """What happened, in seconds of the load's clock since the first request was due.
 
-    `start_s` and `end_s` are the window, cut short where nobody answered any more; `load_samples`
-    are (time, running, queued) as the engine counted. Requests under way at the end were cut:
-    they have neither `done_s` nor `error`. `lags_s` are how much later than the kernel the client
-    read what came to the window's requests, in real seconds; `stamped` says whether the kernel told
-    at all. `cpu_share` and `wait_share` are of one core, of the busiest of `processes` over the
-    window, None where unknown. `real_s` is the window by `time.perf_counter`, whatever the load's
-    clock. The window opened after `warmup_s`, `stable` where throughput no longer rose, and `ended`
-    when its time was up or throughput was known tightly enough.
-    `unsent_s` is when requests of an open loop were due that could not be sent; of `primers`, the
-    requests that make a server know prompts before the load, `primed` were answered.
+    `start_s` and `end_s` are the window, cut short where nobody answered any more. Requests under
+    way at the end were cut: they have neither `done_s` nor `error`. `lags_s` are how much later
+    than the kernel the client read what came to the window's requests, in real seconds; `stamped`
+    says whether the kernel told at all. `cpu_share` and `wait_share` are of one core, of the
+    busiest of `processes` over the window, None where unknown. `real_s` is the window by
+    `time.perf_counter`, whatever the load's clock. The window opened after `warmup_s`, `stable`
+    where throughput no longer rose, and `ended` when its time was up or throughput was known
+    tightly enough. `unsent_s` is when requests of an open loop were due that could not be sent; of
+    `primers`, the requests that make a server know prompts before the load, `primed` were answered.
     """
 
     timings: tuple[RequestTiming, ...]

@@ -47,10 +47,11 @@ async def play(
     has its first token (of an open loop, as many answers are whole as are under way); not later
     than when the last warm-up's length brought no further one, as where a full engine lets some
     wait, or the pace's longest warm-up passed. Failures are in the timings; the window is cut short
-    once nobody answers. `probe` says how many requests run and wait in the engine, asked a few
-    times a second during the window. `afterwards` is done once the window has ended, under the same
-    load, which then goes on for it, but for streams that wait in a queue of the engine. `beat` is
-    told at each look how many pieces of answers came so far and how many requests are under way.
+    once nobody answers. `afterwards` is done once the window has ended, under the same load, which
+    then goes on for it, but for streams that wait in a queue of the engine. `beat` is told at each
+    look how many pieces of answers came so far and how many requests are under way, `progress` a
+    few times a second how many seconds of the load's clock an open window still has, if it is not
+    prolonged.
 
     Raises: HttpProtocolError where the target's URL cannot be read.
     """

@@ -121,7 +121,6 @@ def measure(
     start_s: float,
     end_s: float,
     gpus: int,
-    load_samples: Sequence[tuple[float, float, float]] = (),
     lags_s: Sequence[float] = (),
     unsent_s: Sequence[float] = (),
     slos: Sequence[Slo] = (),
@@ -180,7 +179,6 @@ def measure(
         tpot_ms=_distribution(view.tpots_s()),
         itl_ms=_distribution(view.token_gaps_s()),
         e2e_ms=_distribution(view.latencies_s()),
-        engine_load=_engine_load([s for s in load_samples if view.holds(s[0])]),
         instrument_lag_ms=_distribution(lags_s),
         goodput_rps=None if goodput is None else factor * goodput,
         open_load=None
@@ -231,7 +229,7 @@ class _Window:
     def finished(self) -> Iterator[RequestTiming]:
         """The requests that came to a good end inside."""
         for timing in self._timings:
-            if timing.error is None and timing.done_s is not None and self.holds(timing.done_s):
+            if timing.ended_well(self.start_s, self.end_s):
                 yield timing
 
     def output_tokens(self, timing: RequestTiming) -> float:
@@ -369,17 +367,4 @@ def _distribution(values_s: Iterable[float]) -> Distribution | None:
         p95=float(p95),
         p99=float(p99),
         max=float(values_ms.max()),
-    )
-
-
-def _engine_load(samples: Sequence[tuple[float, float, float]]) -> EngineLoad | None:
-    if not samples:
-        return None
-    _, running, queued = zip(*samples, strict=True)
-    return EngineLoad(
-        running_mean=sum(running) / len(running),
-        running_max=max(running),
-        queued_mean=sum(queued) / len(queued),
-        queued_max=max(queued),
-        samples=len(samples),
     )

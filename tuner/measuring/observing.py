@@ -26,7 +26,7 @@ def observe(
     """
     gaps = list(_gaps_s(timings, start_s, end_s))
     late = sorted(max(0.0, late_s - forgiven_s) for _, late_s in gaps)
-    finished = [t for t in timings if t.error is None and t.done_s and start_s < t.done_s <= end_s]
+    finished = [t for t in timings if t.ended_well(start_s, end_s)]
     window_s = max(end_s - start_s, 0.0)
     forgiven = sum(min(late_s, forgiven_s) for _, late_s in gaps)
     under_way_s = _overlaps_s(timings, start_s, end_s) + forgiven

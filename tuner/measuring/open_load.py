@@ -92,7 +92,7 @@ def open_load(
 
 def answered(timings: Iterable[RequestTiming], start_s: float, end_s: float) -> list[RequestTiming]:
     """The requests that came to a good end in the window."""
-    return [t for t in timings if t.error is None and t.done_s and start_s < t.done_s <= end_s]
+    return [t for t in timings if t.ended_well(start_s, end_s)]
 
 
 def _ttfts_s(timings: Iterable[RequestTiming], start_s: float, end_s: float) -> list[float]:

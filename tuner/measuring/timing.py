@@ -37,6 +37,10 @@ class RequestTiming:
         """Whether nobody waited for its end."""
         return self.done_s is None and self.error is None
 
+    def ended_well(self, since_s: float, until_s: float) -> bool:
+        """Whether it came to a good end after the first and up to the second of these instants."""
+        return self.error is None and self.done_s is not None and since_s < self.done_s <= until_s
+
     @property
     def ttft_s(self) -> float | None:
         """Seconds to the first event; None where none came."""

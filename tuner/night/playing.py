@@ -77,7 +77,6 @@ def measured_by(order: TrialOrder, rung: Rung, played: Played) -> RungMeasuremen
         start_s=played.start_s,
         end_s=played.end_s,
         gpus=order.host_gpus or order.gpus,
-        load_samples=played.load_samples,
         lags_s=played.lags_s,
         unsent_s=played.unsent_s,
         slos=[Slo.parse(text) for text in order.objective.slos_at(rung)],
@@ -96,6 +95,6 @@ def of_each(
     for timing in played.timings:
         own.setdefault(timing.stream % servers, []).append(timing)
     return {
-        place: measured_by(order, rung, replace(played, timings=tuple(timings), load_samples=()))
+        place: measured_by(order, rung, replace(played, timings=tuple(timings)))
         for place, timings in sorted(own.items())
     }

@@ -61,7 +61,7 @@ def beside(seen: Seen | None, rung: RungMeasurement) -> dict[str, Any]:
         return {}
     tokens = rung.output_tok_s * rung.window_s / rung.factor  # of what was seen, no more
     machine = seen.machine.per_token(tokens)
-    return {"machine": machine, "engine_load": seen.load or rung.engine_load}
+    return {"machine": machine, "engine_load": seen.load}
 
 
 class Observer:

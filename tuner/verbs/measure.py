@@ -2,7 +2,6 @@
 
 import logging
 import secrets
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -220,15 +219,9 @@ async def _play(
     course: _Course, observer: Observer, index: int, plan: RungPlan, listener: Listener
 ) -> MeasuredRung:
     listener.started(index, plan.warmup_s + plan.window_s)
-    ends_s: list[float] = []
-
-    async def tick() -> tuple[float, float] | None:
-        if not ends_s:
-            ends_s.append(time.perf_counter() + plan.window_s)
-        listener.window(index, max(0.0, ends_s[0] - time.perf_counter()))
-        return None
-
-    played = await play(course.server.target, plan, probe=tick)
+    played = await play(
+        course.server.target, plan, progress=lambda left_s: listener.window(index, left_s)
+    )
     seen = await observer.seen(*played.real_s)
     rung = _judged(course, course.objective.ladder[index], played, seen)
     listener.ended(rung)
@@ -247,7 +240,6 @@ def _judged(course: _Course, rung: Rung, played: Played, beheld: Seen) -> Measur
         start_s=played.start_s,
         end_s=played.end_s,
         gpus=course.gpus,
-        load_samples=played.load_samples,
         lags_s=played.lags_s,
         unsent_s=played.unsent_s,
         slos=said,
