@@ -62,6 +62,13 @@ def test_passages_are_continued_at_the_lightest_and_the_heaviest_rung(launches):
     assert found.not_compared == ""
 
 
+def test_no_more_passages_are_asked_at_once_than_the_rung_asks(launches):
+    """The load of one user and a passage are two; all eight passages would be nine."""
+    crash = {"when": {}, "running": 3, "log": "bye\n"}
+    found = launches.launch("other", levels=(0,), crashes=[crash])
+    assert (len(found.continuations), found.not_compared) == (len(TEXTS), "")
+
+
 def test_a_rung_that_is_played_again_is_asked_again(launches):
     found = launches.launch("other", levels=(0, 2, 2))
     assert [c.level for c in found.continuations] == [1] * len(TEXTS) + [16] * len(TEXTS)

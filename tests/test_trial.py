@@ -275,7 +275,7 @@ def test_one_that_dies_at_load_ends_the_set_with_its_cause(trial):
 
 
 def test_one_that_falls_silent_ends_the_set(trial):
-    record = trial.run({"hangs": second(trial, requests=1)}, replicas=PAIR)
+    record = trial.run({"hangs": second(trial, requests=12)}, replicas=PAIR)
     assert record.outcome == "failed"
     assert [rung.concurrency for rung in record.rungs] == [1]
     assert record.failure.phase == "serving"

@@ -33,13 +33,13 @@ def continuing(
     """What continues the passages under the load of the rung of this index and adds them to the
     course; None at all rungs but the lightest and the heaviest."""
     levels = [rung.level for rung in order.objective.ladder]
-    level = levels[index]
+    level, at_once = levels[index], order.objective.ladder[index].concurrency
     if level not in (min(levels), max(levels)):
         return None
 
     async def ask() -> None:
         try:
-            found = await _continued(serving, level)
+            found = await _continued(serving, level, at_once or len(TEXTS))
         except HttpError as error:  # of a server that died its watch says so
             _cannot(order, course, f"its output could not be asked for: {error.message}")
             return
@@ -49,14 +49,20 @@ def continuing(
     return ask
 
 
-async def _continued(serving: Serving, level: float) -> list[Continuation]:
-    """Of every passage, dealt out over the servers. Raises HttpError."""
+async def _continued(serving: Serving, level: float, at_once: int) -> list[Continuation]:
+    """Of every passage, dealt out over the servers. Raises HttpError.
+
+    No more are asked at once than the rung itself asks: all of them would be another, heavier load
+    than the lightest one, and whoever dies of that would take the rung's numbers along.
+    """
     engine, https = serving.engine, serving.https
+    gate = asyncio.Semaphore(at_once)
     passages = await _passages(engine, https[0])
 
     async def one(place: int, prompt: list[int]) -> Continuation:
         http = https[place % len(https)]
-        output = await engine.continuation(http, prompt, OUTPUT_TOKENS, PATIENCE_S)
+        async with gate:
+            output = await engine.continuation(http, prompt, OUTPUT_TOKENS, PATIENCE_S)
         return Continuation(level=level, prompt=tuple(prompt), output=tuple(output))
 
     return await _all(one(place, prompt) for place, prompt in enumerate(passages))
