@@ -127,7 +127,7 @@ def busy(machine: Machine) -> None:
     """Another run of this study, in a process of its own."""
     program = (
         "import pathlib, sys\n"
-        "from tuner.records import locked\n"
+        "from tuner.lock import locked\n"
         "with locked(pathlib.Path('.')):\n"
         "    print('held', flush=True)\n"
         "    sys.stdin.read()\n"

@@ -12,7 +12,8 @@ from tests.evening import MARKUP, broken, died, edit, folder, hosts, keep, launc
 from tests.nightly import SimulatedExecutor
 from tuner import cli
 from tuner.definitions.validation import load_study
-from tuner.records import Records, locked
+from tuner.lock import locked
+from tuner.records import Records
 
 VERBS = (
     "check",

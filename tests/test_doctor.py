@@ -14,7 +14,7 @@ from tests.test_flags_declared import OLD
 from tuner import cli
 from tuner.definitions.validation import load_study
 from tuner.hosts.gpu_health import Gpus
-from tuner.records import locked
+from tuner.lock import locked
 from tuner.verbs import doctor
 
 REAL = "engine: {name: vllm, python: PYTHON}\n"

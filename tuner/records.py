@@ -1,26 +1,26 @@
-"""Append-only truth: `trials.jsonl`, one record a line, fsynced; and the lock on a study."""
+"""Append-only truth: `trials.jsonl`, one record a line, fsynced."""
 
 import json
 import logging
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from filelock import FileLock, Timeout
 from pydantic import AfterValidator, Field, ValidationError
 
 from tuner.definitions.models import Value
 from tuner.definitions.workload import Workload
 from tuner.engines.base import EngineFacts
 from tuner.engines.overrides import Override
-from tuner.errors import RecordsError, StudyBusy, StudyError, remedy
+from tuner.errors import RecordsError, StudyError, remedy
 from tuner.failures.classifier import Failure
 from tuner.frozen import Frozen
+from tuner.lock import remedy_beside
 from tuner.measuring.fidelity import Continuation, Distance
 from tuner.measuring.measurement import RungMeasurement
 from tuner.measuring.quality import OutputQuality
@@ -153,7 +153,7 @@ class Records:
         except OSError as error:
             raise StudyError(
                 f"{error.filename or self.path}: cannot be written: {error.strerror}",
-                hint=f"Nothing was started. {_remedy(error)}",
+                hint=f"Nothing was started. {remedy_beside(error)}",
             ) from error
 
     def append(self, record: TrialRecord) -> None:
@@ -358,55 +358,3 @@ def sync_folder(folder: Path) -> None:
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the study for this process alone. Raises StudyBusy, naming the process that has it,
-    StudyError where nothing can be written there."""
-    lock = FileLock(folder / ".lock", timeout=0)
-    owner = folder / ".lock.pid"
-    try:
-        lock.acquire()
-        owner.write_text(str(os.getpid()))
-    except Timeout:
-        raise StudyBusy(
-            f"{folder}: another run holds this study{_holder(owner)}",
-            hint="Wait for it, or stop it with Ctrl-C there; then run again.",
-        ) from None
-    except (OSError, NotImplementedError) as error:
-        lock.release()
-        raise _cannot_lock(folder, error) from error
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            owner.unlink()
-        lock.release()
-
-
-def _cannot_lock(folder: Path, error: Exception) -> StudyError:
-    """filelock raises NotImplementedError on file systems without locks."""
-    if not isinstance(error, OSError):
-        return StudyError(
-            f"{folder}: its file system cannot lock files, so that two runs could write at once",
-            hint="Copy the folder to a local disk.",
-        )
-    return StudyError(
-        f"{error.filename or folder}: cannot be written: {error.strerror}",
-        hint=f"Nothing was started. {_remedy(error)}",
-    )
-
-
-def _remedy(error: OSError) -> str:
-    return (
-        f"{remedy(error)}, or copy the folder to a place that you may write to: a study keeps its "
-        "records beside its file."
-    )
-
-
-def _holder(owner: Path) -> str:
-    try:
-        return f" (process {int(owner.read_text())})"
-    except (OSError, ValueError):
-        return ""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from tuner import engines
 from tuner.definitions.paths import absence
 from tuner.definitions.validation import LoadedStudy
 from tuner.engines.interpreter import in_folder
@@ -20,11 +19,14 @@ from tuner.night.command_line import CommandLine, command_line, problems
 from tuner.night.environment import changed_since
 from tuner.night.launches import launch_spec
 from tuner.night.opening import open_study
-from tuner.records import Records, TrialRecord, locked
-from tuner.verbs.inspect import not_ready, too_large
 from tuner.views import results
 from tuner.views.plan import Plan
 from tuner.views.plan import plan as planned
+
+from tuner import engines
+from tuner.lock import locked
+from tuner.records import Records, TrialRecord
+from tuner.verbs.inspect import not_ready, too_large
 
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")

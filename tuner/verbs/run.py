@@ -23,11 +23,13 @@ from tuner.night.known import (
 from tuner.night.opening import open_for_launches
 from tuner.night.relaunching import IN_A_ROW
 from tuner.night.study import Listener, StudyRun
-from tuner.records import Records, TrialRecord, locked
-from tuner.verbs.inspect import not_ready, refuse, searcher_of
 from tuner.verdicts.standing import judged
 from tuner.views import results
 from tuner.views.results import StudyView, study_view
+
+from tuner.lock import locked
+from tuner.records import Records, TrialRecord
+from tuner.verbs.inspect import not_ready, refuse, searcher_of
 
 if TYPE_CHECKING:
     from tuner.search.searcher import Searcher
