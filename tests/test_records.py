@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 import pytest
+
 from tests.samples import record
 from tuner.errors import RecordsError, StudyError
-
 from tuner.records import SCHEMA, Records
 
 

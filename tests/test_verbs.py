@@ -5,8 +5,10 @@ import signal
 import sys
 
 import pytest
+
 from tests.evening import broken, edit, folder, hosts, keep, launch, served, won
 from tests.nightly import Heard
+from tuner import engines
 from tuner.definitions.validation import load_study
 from tuner.errors import (
     DefinitionError,
@@ -17,10 +19,8 @@ from tuner.errors import (
     StudyChanged,
     TunerError,
 )
-from tuner.night.known import Known, KnownFailure
-
-from tuner import engines
 from tuner.lock import locked
+from tuner.night.known import Known, KnownFailure
 from tuner.records import Records
 from tuner.verbs import inspect
 from tuner.verbs import run as run_verb

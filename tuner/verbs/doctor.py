@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from tuner import engines
 from tuner.definitions.paths import absence
 from tuner.definitions.validation import LoadedStudy
 from tuner.engines.interpreter import in_folder
@@ -15,18 +16,16 @@ from tuner.frozen import Frozen
 from tuner.hosts.checks import judged
 from tuner.hosts.inspection import inspect_host
 from tuner.hosts.questions import Check, Needs, State
+from tuner.lock import locked
 from tuner.night.command_line import CommandLine, command_line, problems
 from tuner.night.environment import changed_since
 from tuner.night.launches import launch_spec
 from tuner.night.opening import open_study
+from tuner.records import Records, TrialRecord
+from tuner.verbs.inspect import not_ready, too_large
 from tuner.views import results
 from tuner.views.plan import Plan
 from tuner.views.plan import plan as planned
-
-from tuner import engines
-from tuner.lock import locked
-from tuner.records import Records, TrialRecord
-from tuner.verbs.inspect import not_ready, too_large
 
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")

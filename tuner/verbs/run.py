@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 from tuner.definitions.validation import LoadedStudy
 from tuner.errors import EngineError, HostError, MeasurementInvalid, TunerError
 from tuner.failures.classifier import Failure
+from tuner.lock import locked
 from tuner.night.environment import identity, refuse_changed, remember_or_refuse
 from tuner.night.known import (
     Known,
@@ -23,13 +24,11 @@ from tuner.night.known import (
 from tuner.night.opening import open_for_launches
 from tuner.night.relaunching import IN_A_ROW
 from tuner.night.study import Listener, StudyRun
+from tuner.records import Records, TrialRecord
+from tuner.verbs.inspect import not_ready, refuse, searcher_of
 from tuner.verdicts.standing import judged
 from tuner.views import results
 from tuner.views.results import StudyView, study_view
-
-from tuner.lock import locked
-from tuner.records import Records, TrialRecord
-from tuner.verbs.inspect import not_ready, refuse, searcher_of
 
 if TYPE_CHECKING:
     from tuner.search.searcher import Searcher
