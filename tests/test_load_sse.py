@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuner.load.sse import events
+from tuner.load.sse import events, plain
 
 SEEDS = st.integers(0, 2**32)  # drawing each piece by hypothesis would take ten times as long
 ALPHABET = 'ab :\u00e9\u4e16\ufeff{}"'
@@ -76,3 +76,40 @@ def test_only_one_space_is_cut_and_empty_data_is_data():
 def test_a_read_that_looks_like_an_event_may_be_the_rest_of_one():
     assert heard(b"data: a\n\n", b"data: b", b"data: c\n\n") == [(0, b"a"), (2, b"bdata: c")]
     assert heard(b"data: a\n\n", b"data: b\n", b"data: c\n\n") == [(0, b"a"), (2, b"b\nc")]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.lists(st.sampled_from(["data: ", "a", "\n", "\n\n", "\r", ":", "\ufeff"]))))
+def test_events_that_come_alone_are_read_as_any_others(pieces):
+    body = ["data: " + "".join(piece) + "\n\n" for piece in pieces]
+    for chunks in (body, ["".join(piece) for piece in pieces]):
+        timed = [(float(at), chunk.encode()) for at, chunk in enumerate(chunks)]
+        alone = plain(timed)
+        if alone is not None:
+            assert list(enumerate(alone)) == list(events(timed))
+
+
+def test_events_of_one_line_that_come_alone_are_seen_to():
+    assert plain([(1.0, b"data: a\n\n"), (2.0, b"data: \n\n"), (3.0, b"data: [DONE]\n\n")]) == [
+        b"a",
+        b"",
+        b"[DONE]",
+    ]
+    assert plain([]) == []
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        b"",
+        b": ping\n\n",
+        b"data:a\n\n",
+        b"data: a\n",
+        b"data: a\nb\n\n",
+        b"data: a\r\n\n",
+        b"data: a\n\ndata: b\n\n",
+        b"\xef\xbb\xbfdata: a\n\n",
+    ],
+)
+def test_what_is_more_or_less_than_one_line_is_left_to_the_whole_parser(chunk):
+    assert plain([(1.0, b"data: a\n\n"), (2.0, chunk)]) is None

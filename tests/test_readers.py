@@ -139,9 +139,9 @@ def test_readers_end_with_their_last_socket_and_begin_anew():
         (0.0, inf, inf, 0.0),
         (50.0, 0.02, inf, 0.0),  # one stream: nothing to gather
         (500.0, 0.02, 10.0, 0.0),  # two reads a rest spare nothing
-        (3200.0, 0.02, 6.4, LONGEST_REST_S),
-        (12_800.0, 0.02, 2.56, 0.0025),  # 32 reads
-        (51_200.0, 0.02, 2.56, 0.001),  # what timers can tell apart
+        (3200.0, 0.04, 6.4, LONGEST_REST_S),
+        (25_600.0, 0.02, 2.56, 0.0025),  # 64 reads
+        (102_400.0, 0.02, 2.56, 0.001),  # what timers can tell apart
         (25_600.0, 0.0025, 6.4, 0.0),  # two events of a stream would meet
         (12_800.0, 0.02, 0.04, 0.0),  # one event an answer: the next request would be late
         (12_800.0, 0.02, 0.8, 0.0016),  # a fifth of a percent
@@ -171,7 +171,7 @@ class Streams:
             self.now_s += 0.001
             for n, gap_s in enumerate(gaps_s):
                 if ms % round(1000 * gap_s) == said[n] % round(1000 * gap_s):
-                    self.counts.read(n)
+                    self.counts.read([(n, 1)])
                     if (ms // round(1000 * gap_s) + n) % events == 0:
                         self.counts.answered()
             if (rest := self.counts.rest_s()) is not None and ms > 1000 * (lasts_s - 1):

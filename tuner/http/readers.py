@@ -7,6 +7,7 @@ came is the kernel's to say (`tuner.http.wire`).
 
 import asyncio
 import select
+from collections import Counter
 from collections.abc import Callable
 from math import exp, inf
 from time import perf_counter
@@ -14,10 +15,10 @@ from weakref import WeakKeyDictionary
 
 READ_BYTES = 1 << 16
 """As much is read at once; where it was so much, there may be more."""
-LONGEST_REST_S = 0.004
+LONGEST_REST_S = 0.005
 _SHORTEST_REST_S = 0.001
 """What an event loop's timers can tell apart."""
-_WANTED_READS = 32
+_WANTED_READS = 64
 """So many are wanted of a rest: more spare little more."""
 _LEAST_READS = 4
 """A rest that finds fewer spares nothing."""
@@ -50,15 +51,15 @@ class _Counts:
     """What was read of late, of sockets that spoke: kept ones and those that wait count nothing."""
 
     def __init__(self) -> None:
-        self._of: dict[int, int] = {}
+        self._of: Counter[int] = Counter()
         self._since_s = perf_counter()
         self._answers = 0
         self._remembered_reads = 0.0
         self._remembered_answers = 0.0
 
-    def read(self, descriptor: int) -> None:
-        """One more read of that socket."""
-        self._of[descriptor] = self._of.get(descriptor, 0) + 1
+    def read(self, found: list[tuple[int, int]]) -> None:
+        """One more read of each of these sockets."""
+        self._of.update([descriptor for descriptor, _ in found])
 
     def answered(self) -> None:
         """One more answer came to its end."""
@@ -71,7 +72,7 @@ class _Counts:
         passed_s = now_s - self._since_s
         if passed_s <= _COUNTED_S:
             return None
-        of, self._of, self._since_s = self._of, {}, now_s
+        of, self._of, self._since_s = self._of, Counter(), now_s
         reads = sum(of.values())
         cycle_s = len(of) * passed_s / reads * self._reads_an_answer(reads, passed_s) if of else inf
         gap_s = passed_s / max(of.values(), default=1)
@@ -138,7 +139,7 @@ class Readers:
             size = readable()
             while size == READ_BYTES or (size and what != select.EPOLLIN):
                 size = readable()
-            self._counts.read(descriptor)
+        self._counts.read(found)
         self._judge()
 
     def _judge(self) -> None:

@@ -7,6 +7,8 @@ is told.
 """
 
 import asyncio
+import errno
+import os
 import socket
 import struct
 from collections.abc import Callable
@@ -25,18 +27,18 @@ _VIEW = memoryview(_BUFFER)
 _LONGEST_LAG_NS = 60_000_000_000
 """More than this is a clock that was set, not a client that was late."""
 
-Heard = Callable[[memoryview, float, float | None], None]
+OnBytes = Callable[[memoryview, float, float | None], None]
 """Is given the bytes, which are overwritten by the next read of any wire; when the kernel had them
 (seconds of `perf_counter`); and how much later they were read, in seconds, None where the kernel
 did not say."""
-Lost = Callable[[OSError | None], None]
+OnLoss = Callable[[OSError | None], None]
 """Is told once that the other side closed (None) or that the connection broke."""
 
 
 class Wire:
     """A socket on the running loop; reads as soon as something is there."""
 
-    def __init__(self, sock: socket.socket, heard: Heard, lost: Lost) -> None:
+    def __init__(self, sock: socket.socket, heard: OnBytes, lost: OnLoss) -> None:
         self._loop = asyncio.get_running_loop()
         self._sock = sock
         self._heard = heard
@@ -47,7 +49,7 @@ class Wire:
         self._readers.add(sock.fileno(), self._readable)
 
     @classmethod
-    async def open(cls, host: str, port: int, heard: Heard, lost: Lost) -> "Wire":
+    async def open(cls, host: str, port: int, heard: OnBytes, lost: OnLoss) -> "Wire":
         """Connect to the first of the host's addresses that answers. Raises: OSError."""
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -130,11 +132,32 @@ async def _connected(
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with suppress(OSError):  # without it a read is stamped when it is made
             sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-        await asyncio.get_running_loop().sock_connect(sock, address)
+        await _connect(sock, address)
     except BaseException:
         sock.close()
         raise
     return sock
+
+
+async def _connect(sock: socket.socket, address: tuple[object, ...]) -> None:
+    """As the loop's own `sock_connect`, which looks the kind of socket up again and again."""
+    error = sock.connect_ex(address)
+    if error == errno.EINPROGRESS:
+        loop = asyncio.get_running_loop()
+        ready = loop.create_future()
+        loop.add_writer(sock.fileno(), _tell, ready)
+        try:
+            await ready
+        finally:
+            loop.remove_writer(sock.fileno())
+        error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if error:
+        raise OSError(error, os.strerror(error))
+
+
+def _tell(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
 
 
 def lag_of(stamp: bytes, now_ns: int) -> float | None:

@@ -78,9 +78,8 @@ class Chat:
     def hear(self, data: bytes) -> Heard:
         """What an event says. Raises HttpProtocolError."""
         event = understood(self._decoder, data)
-        failure = event.failure()
-        if failure is not None:
-            return Heard(error=failure)
+        if event.error is not None or event.object == "error":
+            return Heard(error=event.failure())
         if event.choices is None:
             raise HttpProtocolError(f"an event without choices: {short_bytes(data)}")
         usage = event.usage or NO_USAGE

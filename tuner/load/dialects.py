@@ -107,9 +107,8 @@ class Completions:
     def hear(self, data: bytes) -> Heard:
         """What an event says. Raises HttpProtocolError."""
         event = understood(self._decoder, data)
-        failure = event.failure()
-        if failure is not None:
-            return Heard(error=failure)
+        if event.error is not None or event.object == "error":
+            return Heard(error=event.failure())
         if event.choices is None:
             raise HttpProtocolError(f"an event without choices: {short_bytes(data)}")
         usage = event.usage or NO_USAGE
@@ -150,9 +149,8 @@ class Generate:
     def hear(self, data: bytes) -> Heard:
         """What an event says. Raises HttpProtocolError."""
         event = understood(self._decoder, data)
-        failure = event.failure()
-        if failure is not None:
-            return Heard(error=failure)
+        if event.error is not None or event.object == "error":
+            return Heard(error=event.failure())
         meta = event.meta_info
         if meta is None or meta.completion_tokens is None:
             raise HttpProtocolError(f"an event without completion_tokens: {short_bytes(data)}")
@@ -221,13 +219,15 @@ class _Listener:
         """Hear all events. Raises HttpProtocolError."""
         if b"json" in raw.header(b"content-type"):
             if raw.done_s is not None:
-                self._hear(raw.done_s, raw.body)
+                self._hear(raw.done_s, self._dialect.hear(raw.body))
             return
-        for now, data in sse.events(raw.chunks):
-            if data == b"[DONE]":
-                self._finished = True
-            else:
-                self._hear(now, data)
+        alone = sse.plain(raw.chunks)
+        if alone is None:
+            for now, data in sse.events(raw.chunks):
+                self._hear_event(now, data)
+        else:
+            for (now, _), data in zip(raw.chunks, alone, strict=True):
+                self._hear_event(now, data)
 
     def end(self) -> None:
         """The answer is complete. Raises HttpProtocolError where that cannot be."""
@@ -250,10 +250,32 @@ class _Listener:
             error=self._error or error,
         )
 
-    def _hear(self, now: float, data: bytes) -> None:
-        heard = self._dialect.hear(data)
-        if self._is_usual(now, heard):
+    def _hear_event(self, now: float, data: bytes) -> None:
+        if data == b"[DONE]":
+            self._finished = True
             return
+        heard = self._dialect.hear(data)
+        counted = heard.counted
+        if (
+            counted is None
+            or counted <= self._counted
+            or not heard.text
+            or heard.finished
+            or self._with_text
+            or self._speaking
+            or heard.error is not None
+        ):
+            self._hear(now, heard)
+            return
+        # What nearly every event is, text and its tokens, where nothing waits for a count: all that
+        # `_hear` would do, for a fraction of the cost.
+        self._text.append(heard.text)
+        self._events.append((now, counted - self._counted))
+        self._counted, self._settled = counted, True
+        if heard.input_tokens is not None:
+            self._input_tokens = heard.input_tokens
+
+    def _hear(self, now: float, heard: Heard) -> None:
         self._error = self._error or heard.error
         self._finished = self._finished or heard.finished
         if heard.input_tokens is not None:
@@ -266,23 +288,6 @@ class _Listener:
             self._settled = False
         if heard.counted is not None:
             self._count(now, heard.counted)
-
-    def _is_usual(self, now: float, heard: Heard) -> bool:
-        """Take what nearly every event is, text and its tokens counted, where nothing waits for a
-        count: the rest of this class would do the same, for several times the cost."""
-        counted = heard.counted
-        if counted is None or counted <= self._counted or not heard.text or heard.finished:
-            return False
-        if self._with_text or self._speaking or heard.error is not None:
-            return False
-        if heard.whole_text is not None:
-            return False
-        self._text.append(heard.text)
-        self._events.append((now, counted - self._counted))
-        self._counted, self._settled = counted, True
-        if heard.input_tokens is not None:
-            self._input_tokens = heard.input_tokens
-        return True
 
     def _count(self, now: float, counted: int) -> None:
         new = counted - self._counted

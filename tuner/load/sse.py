@@ -6,7 +6,7 @@ data, and an event that the body ends in the middle of is dropped.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
@@ -22,16 +22,6 @@ def events(chunks: Iterable[tuple[float, bytes]]) -> Iterator[tuple[float, bytes
     first_line = True
     after_cr = False
     for now, chunk in chunks:
-        # What servers send nearly always: one read, one event of one line.
-        if (
-            chunk.startswith(b"data: ")
-            and chunk.find(b"\n") == len(chunk) - 2
-            and chunk.endswith(b"\n")
-            and not (rest or data or first_line or b"\r" in chunk)
-        ):
-            after_cr = False
-            yield now, chunk[6:-2]
-            continue
         if not chunk:
             continue
         lines = _LINE_END.split(rest + (chunk.removeprefix(b"\n") if after_cr else chunk))
@@ -46,6 +36,23 @@ def events(chunks: Iterable[tuple[float, bytes]]) -> Iterator[tuple[float, bytes
             elif data:
                 yield now, b"\n".join(data)
                 data.clear()
+
+
+def plain(chunks: Sequence[tuple[float, bytes]]) -> list[bytes] | None:
+    """The data of each chunk where each is one event of one line, as servers send nearly always:
+    what `events` gives, at a fraction of the cost. None where any of them is not.
+    """
+    found = [
+        chunk[6:-2]
+        for _, chunk in chunks
+        if chunk.startswith(b"data: ") and chunk.endswith(b"\n\n")
+    ]
+    if len(found) < len(chunks):
+        return None
+    whole = b"\n".join(found)
+    if b"\r" in whole or whole.count(b"\n") != max(len(found) - 1, 0):
+        return None
+    return found
 
 
 def _take(line: bytes, data: list[bytes]) -> None:
