@@ -12,26 +12,26 @@ from tuner.measuring.fidelity import Continuation
 from tuner.night.course import Course, TrialOrder
 from tuner.night.playing import plan_of
 from tuner.night.rescoring import continuing, rescore
-from tuner.records import TrialRecord
+from tuner.records import TrialKind, TrialRecord
 
 LADDER = '{"ladder": [{"concurrency": 1}, {"concurrency": 4}, {"concurrency": 16}]'
 SHORT = f'{LADDER}, "input_tokens": 16, "output_tokens": 32, "warmup_s": 5, "window_s": 10}}'
 
 
 def order_of(
-    launch: LaunchSpec, to_rescore: dict[int, list[Continuation]], ladder: str = SHORT
+    launch: LaunchSpec, records: list[TrialRecord], kind: TrialKind, ladder: str = SHORT
 ) -> TrialOrder:
-    """The order of a launch of which only its words matter."""
+    """The order of a launch of which only its words matter; one of the baseline scores."""
     return TrialOrder(
-        number=0,
-        kind="search",
+        number=len(records),
+        kind=kind,
         key="k",
         values={},
         launch=launch,
         gpus=1,
         objective=Objective.model_validate_json(ladder),
         lengths=((16, 32),),
-        to_rescore=to_rescore,
+        to_rescore=unscored(records) if kind == "baseline" else {},
     )
 
 
@@ -43,11 +43,10 @@ def unscored(records: list[TrialRecord]) -> dict[int, list[Continuation]]:
 
 
 async def spoken(order: TrialOrder, port: int, levels: tuple[int, ...] = (0, 2)) -> Course:
-    """Score what is to be scored, then play those rungs and have the passages continued."""
+    """Play those rungs, have the passages continued, then score what is to be scored."""
     engine, course = engines.create(order.launch), Course()
     async with Http(f"http://127.0.0.1:{port}") as http:
         serving: Any = SimpleNamespace(engine=engine, https=(http,))
-        await rescore(order, serving, course)
         for index in levels:
             target = Target(
                 base_url=http.base_url,
@@ -57,4 +56,5 @@ async def spoken(order: TrialOrder, port: int, levels: tuple[int, ...] = (0, 2))
             )
             asked = continuing(order, serving, course, index)
             await play(target, plan_of(order, index), afterwards=asked)
+        await rescore(order, serving, course)
     return course

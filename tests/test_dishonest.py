@@ -47,7 +47,7 @@ def launch(folder: Path, how: str, quality: OutputQuality | None = None) -> Tria
         gpus=1,
         objective=OBJECTIVE,
         lengths=((8, 32),),
-        baseline_quality=quality or OutputQuality(),
+        baseline_quality={8: quality or OutputQuality()},
     )
     slot = Slot(
         host="here",
@@ -80,7 +80,7 @@ def worth(record: TrialRecord, honest: TrialRecord) -> float | None:
 
 @pytest.mark.parametrize("how", LIES)
 def test_a_dishonest_server_is_never_better_than_an_honest_one(tmp_path, honest, how):
-    found = launch(tmp_path, how, honest.quality)
+    found = launch(tmp_path, how, honest.quality_at[8])
     assert worth(found, honest) is None
     rungs = [*found.rungs, *found.invalid]
     said = {doubt.rule for rung in rungs for doubt in rung.doubts} & {"errors", "output"}
@@ -88,7 +88,7 @@ def test_a_dishonest_server_is_never_better_than_an_honest_one(tmp_path, honest,
 
 
 def test_a_fast_server_that_is_honest_is(tmp_path, honest):
-    found = launch(tmp_path, "fast and honest", honest.quality)
+    found = launch(tmp_path, "fast and honest", honest.quality_at[8])
     assert found.failure is None
     said = {d.rule for r in [*found.rungs, *found.invalid] for d in r.doubts if d.voids}
     assert not {"errors", "output"} & said

@@ -95,10 +95,12 @@ def test_the_nearest_is_the_most_alike_that_served(loaded):
     assert made(loaded).nearest["chunk"] == 1
 
 
-def test_the_baselines_output_is_added_up(loaded):
-    one = OutputQuality(requests=5, repeated=1)
-    records = [launch(loaded, n, kind="baseline", quality=one) for n in range(2)]
-    assert made(loaded, records).baseline_quality == OutputQuality(requests=10, repeated=2)
+def test_the_baselines_output_is_added_up_by_level(loaded):
+    one, other = OutputQuality(requests=5, repeated=1), OutputQuality(requests=7)
+    records = [launch(loaded, n, kind="baseline", quality_at={1: one, 16: other}) for n in (0, 1)]
+    assert made(loaded, records).baseline_quality == {1: one + one, 16: other + other}
+    old = launch(loaded, 2, kind="baseline", quality=other)
+    assert made(loaded, [old]).baseline_quality == {1: other, 16: other}
 
 
 def test_dead_flags_go_with_the_order_and_are_never_to_blame(loaded):

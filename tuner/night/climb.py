@@ -10,7 +10,7 @@ from tuner.definitions.models import Rung
 from tuner.hosts.executor import Note
 from tuner.load import Played
 from tuner.measuring.measurement import RungMeasurement
-from tuner.measuring.quality import output_quality, wrong_output
+from tuner.measuring.quality import OutputQuality, output_quality, wrong_output
 from tuner.night.causes import refused, wrong
 from tuner.night.course import Course, Serving, TrialNote, TrialOrder
 from tuner.night.heeding import heeded, idle_cores
@@ -73,8 +73,9 @@ def _heard(
     measured: RungMeasurement,
 ) -> None:
     """What was answered speaks for or against a configuration, whatever the numbers are worth."""
-    course.quality += output_quality(played.timings)
-    _judge(order, course, of_each(order, rung, played, measured))
+    heard = course.quality_at.get(rung.level, OutputQuality()) + output_quality(played.timings)
+    course.quality_at[rung.level] = heard
+    _judge(order, course, rung, of_each(order, rung, played, measured))
 
 
 def _hopeless(order: TrialOrder, course: Course) -> bool:
@@ -91,9 +92,12 @@ def _hopeless(order: TrialOrder, course: Course) -> bool:
     return bool(course.pruned_because)
 
 
-def _judge(order: TrialOrder, course: Course, parts: Mapping[int, RungMeasurement]) -> None:
+def _judge(
+    order: TrialOrder, course: Course, rung: Rung, parts: Mapping[int, RungMeasurement]
+) -> None:
     """What the answers of servers that live say against them."""
-    fault = wrong_output(course.quality, order.baseline_quality)
+    usual = order.baseline_quality.get(rung.level, OutputQuality())
+    fault = wrong_output(course.quality_at[rung.level], usual)
     silent = next((place for place, part in parts.items() if part.output_tok_s == 0), None)
     if fault:
         course.outcome, course.failure = "failed", wrong(order.launch, order.nearest, fault)

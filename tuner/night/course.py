@@ -58,7 +58,7 @@ class TrialOrder(Frozen):
     ceilings: dict[Level, float] = {}
     dead: list[str] = []
     known: dict[str, int] = {}
-    baseline_quality: OutputQuality = OutputQuality()
+    baseline_quality: dict[Level, OutputQuality] = {}
     nearest: dict[str, Value] = {}
     to_rescore: dict[int, list[Continuation]] = {}
 
@@ -81,7 +81,7 @@ class Course:
     outcome: Outcome = "completed"
     rungs: list[RungMeasurement] = field(default_factory=list)
     invalid: list[RungMeasurement] = field(default_factory=list)
-    quality: OutputQuality = field(default_factory=OutputQuality)
+    quality_at: dict[float, OutputQuality] = field(default_factory=dict)
     continuations: list[Continuation] = field(default_factory=list)
     rescored: dict[int, list[Distance]] = field(default_factory=dict)
     not_compared: str = ""

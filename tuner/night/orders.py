@@ -101,8 +101,14 @@ def _to_rescore(
     }
 
 
-def _baseline_quality(study: LoadedStudy, records: Sequence[TrialRecord]) -> OutputQuality:
-    return sum((r.quality for r in records if r.key == study.baseline.key), OutputQuality())
+def _baseline_quality(
+    study: LoadedStudy, records: Sequence[TrialRecord]
+) -> dict[float, OutputQuality]:
+    own = [r for r in records if r.key == study.baseline.key]
+    return {
+        rung.level: sum((r.quality_at.get(rung.level, r.quality) for r in own), OutputQuality())
+        for rung in study.objective.ladder
+    }
 
 
 def _nearest(

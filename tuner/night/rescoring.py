@@ -2,7 +2,8 @@
 
 A launch continues the fixed passages at the lightest and at the heaviest rung, once the window has
 ended and under the same load: faults of batching, overlap and graphs live there. The next launch
-of the baseline scores what came since, before its own ladder.
+of the baseline scores what came since and what it said itself, after its own ladder, so that
+nothing it measures depends on it.
 """
 
 import asyncio
@@ -76,11 +77,15 @@ async def _passages(engine: Engine, http: Http) -> list[list[int]]:
 
 
 async def rescore(order: TrialOrder, serving: Serving, course: Course) -> None:
-    """Score what earlier launches said, those of the baseline included."""
-    if not order.to_rescore:
+    """Where this is the baseline and it has served: score what earlier launches said, those of the
+    baseline included, and what it has said itself."""
+    if order.kind != "baseline" or course.outcome == "failed":
         return
     begun = time.perf_counter()
-    for number, continuations in order.to_rescore.items():
+    said = {**order.to_rescore, order.number: course.continuations}
+    for number, continuations in said.items():
+        if not continuations:
+            continue
         try:
             course.rescored[number] = await _distances(serving, continuations)
         except HttpError as error:
