@@ -8,7 +8,7 @@ from tuner.definitions.models import SharedPrefix
 from tuner.load.prompts import (
     FIRST_ID,
     Asking,
-    Lengths,
+    Askings,
     PromptPlan,
     WordRate,
     prompts_of_ids,
@@ -151,8 +151,8 @@ def test_questions_of_the_tuner_itself_are_no_prompt_of_the_load():
     assert load.isdisjoint(tuple(text.split(" ")[:4]) for text in asked)
 
 
-def lengths(of=((16, 100),), *, streams=4, seed=1, rung_index=0) -> Lengths:
-    return Lengths(of, streams=streams, seed=seed, rung_index=rung_index)
+def lengths(of=((16, 100),), *, streams=4, seed=1, rung_index=0) -> Askings:
+    return Askings(of, streams=streams, seed=seed, rung_index=rung_index)
 
 
 @given(st.integers(1, 200), st.integers(1, 2000), st.integers(0, 99))

@@ -7,7 +7,7 @@ from tuner.errors import HttpUnreachable
 from tuner.load.backoff import backoff_s
 from tuner.load.channels import Channel, channels_to
 from tuner.load.plan import WHOLE, RungPlan, Share, Target
-from tuner.load.prompts import Lengths
+from tuner.load.prompts import Askings
 from tuner.load.readying import prompts_for
 from tuner.load.source import Asker, Ending, Loop
 
@@ -34,7 +34,7 @@ class ClosedLoop(Loop):
         servers = 1 + len(target.replicas)
         own = [stream for stream in range(self._streams) if share.has(stream, servers)]
         self._channels = dict(zip(own, channels_to(target, own), strict=True))
-        self._lengths = Lengths(
+        self._lengths = Askings(
             plan.lengths,
             streams=self._streams,
             seed=plan.order_seed,

@@ -9,7 +9,7 @@ from tuner.load.arrivals import due_times
 from tuner.load.channels import Channel
 from tuner.load.plan import WHOLE, RungPlan, Share, Target
 from tuner.load.pool import Pool
-from tuner.load.prompts import Asking, Lengths
+from tuner.load.prompts import Asking, Askings
 from tuner.load.readying import prompts_for
 from tuner.load.source import Asker, Ending, Loop, Question
 
@@ -138,5 +138,5 @@ def _askings(plan: RungPlan) -> Iterator[Asking]:
     """Of a trace whose times are kept, requests come in its own order; otherwise as lengths do."""
     if plan.arrivals == "trace":
         return cycle([Asking(*pair, number=place) for place, pair in enumerate(plan.lengths)])
-    lengths = Lengths(plan.lengths, streams=1, seed=plan.order_seed, rung_index=plan.rung_index)
+    lengths = Askings(plan.lengths, streams=1, seed=plan.order_seed, rung_index=plan.rung_index)
     return (lengths.next() for _ in count())

@@ -23,7 +23,8 @@ Unit = TypeVar("Unit")
 _DIGITS = 4
 _STRIDE = 2_654_435_761
 _RUNG_BITS = 24
-_POOL_UNITS = 65_536
+_POOL_UNITS = 8192
+"""What makes a prompt new are its first units: what follows may be like that of another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +204,8 @@ def _random(*seed: object) -> random.Random:
     return random.Random(" ".join(map(str, seed)))  # noqa: S311  # reproducible
 
 
-class Lengths:
-    """How long the requests of a rung are: all alike, or those of a list in an order of the seed.
+class Askings:
+    """The requests of a rung: all alike, or those of a list in an order of the seed.
 
     In a loop that has run for long, a request met at random has a uniform share of its output
     before it; starting there spares the wait for the first wave to spread out. The shares are
@@ -230,8 +231,7 @@ class Lengths:
         numbers = range(len(lengths))
         met = order.choices(numbers, weights=[output for _, output in lengths], k=streams)
         self._first = [
-            _under_way(*lengths[number], share, number)
-            for number, share in zip(met, shares, strict=True)
+            _met(*lengths[number], share, number) for number, share in zip(met, shares, strict=True)
         ]
         self._coming = islice(cycle(order.sample(numbers, k=len(lengths))), index, None, of)
         self._lengths = lengths
@@ -247,6 +247,6 @@ class Lengths:
         return Asking(*self._lengths[number], 0, number)
 
 
-def _under_way(input_tokens: int, output_tokens: int, share: float, number: int) -> Asking:
+def _met(input_tokens: int, output_tokens: int, share: float, number: int) -> Asking:
     left = 1 + int(share * output_tokens)
     return Asking(input_tokens, left, output_tokens - left, number)
