@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import ROOT, TUNER, tuner
 from tests.stand_in_runtime import StandIn
-from tests.test_sigkill import wait_until_first_launch
+from tests.test_interrupted import wait_until_first_launch
 from tests.victims import until
 from tuner.hosts import processes
 from tuner.hosts.supervisor import TAG_VARIABLE

@@ -37,6 +37,12 @@ def test_a_process_is_known_by_its_number_and_its_start(sleeper: subprocess.Pope
     assert sleeper.pid in processes.table()
 
 
+def test_a_mark_that_is_not_ours_names_nobody() -> None:
+    assert processes.named("12-3456") == (12, 3456)
+    assert processes.named("12") is None
+    assert processes.named("yes-no") is None
+
+
 def test_a_zombie_counts_as_gone(sleeper: subprocess.Popen[bytes]) -> None:
     sleeper.kill()
     until(lambda: processes.read(sleeper.pid) is None, "it is a zombie")

@@ -112,6 +112,21 @@ def test_the_end_of_the_pipe_stops_the_server(supervised: Supervised) -> None:
     assert supervised.event("done")["reason"] == "the owner is gone"
 
 
+def test_the_end_of_the_tuner_stops_the_server_whatever_its_owner_does(
+    supervised: Supervised,
+) -> None:
+    tuner = subprocess.Popen([sys.executable, "-c", victims.SLEEPS])
+    seen = processes.read(tuner.pid)
+    assert seen
+    supervised.start(tuner=[tuner.pid, seen.started])
+    supervised.event("started")
+    supervised.say(RENEW)
+    tuner.kill()
+    tuner.wait()
+    supervised.event("exited")
+    assert supervised.event("done")["reason"] == "the tuner is gone"
+
+
 def test_a_lapsed_lease_stops_the_server(supervised: Supervised) -> None:
     supervised.start(lease_s=0.5)
     supervised.event("started")

@@ -47,6 +47,16 @@ class Fault:
         return lethal or self.action == "disk full" or self.target == "daemon"
 
     @property
+    def long(self) -> bool:
+        """Whether it outlasts a lease."""
+        return self.action == "SIGSTOP" and self.hold_s >= LONG_S
+
+    @property
+    def codes(self) -> Sequence[int]:
+        """How a run that it ends may end: killed, interrupted, or stopped by the host."""
+        return {"SIGKILL": (-9, 4), "SIGTERM": (130,), "memory": (-9,)}.get(self.action, (1, 4))
+
+    @property
     def frees(self) -> bool:
         """Whether the server must go."""
         lethal = self.action in ("SIGKILL", "SIGTERM")

@@ -25,6 +25,7 @@ class Result:
     the run ended because of it; `broken` what must not have been."""
 
     fault: Fault
+    night: Kind
     trial: int | None = None
     became: str = ""
     gone_s: float | None = None
@@ -52,7 +53,7 @@ class Suite:
     def inflict(self, faults: Iterator[Fault]) -> Iterator[Result]:
         """Inflict faults for as long as the night goes on."""
         for fault in faults:
-            result = Result(fault)
+            result = Result(fault, self.night.kind)
             try:
                 if not self._inflict_one(fault, result):
                     return
@@ -139,7 +140,7 @@ class Suite:
             return
         result.run_ended = self.night.ended[-1]
         result.survived = f"ended with {result.run_ended}, continued"
-        if not fault.may_end_run:
+        if not fault.may_end_run or result.run_ended not in fault.codes:
             result.broken.append(f"the run ended with {result.run_ended}:\n{self.night.said()}")
         if any(seen.both for seen in self.witness.alive()) and self.rng.random() < 0.5:
             self.night.doctor()

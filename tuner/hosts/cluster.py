@@ -19,10 +19,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from tuner.errors import HostError, TunerError, remedy
-from tuner.hosts import processes, ray_session
+from tuner.hosts import processes, ray_leftovers, ray_session
 from tuner.hosts.agent import Settled, end_servers
 from tuner.hosts.executor import Event, Function, HostInfo, JobDone, JobLost, JobNote, Slot
-from tuner.hosts.job import Returned, call, enter, unpack
+from tuner.hosts.job import RUN_VARIABLE, Returned, call, enter, unpack
 from tuner.hosts.ray_session import HostLost, JobBug, fetch, in_short
 from tuner.hosts.roster import Host, Roster, on
 
@@ -69,7 +69,7 @@ class Cluster:
 
     def __init__(self, gpus: int, address: str | None = None, *, use_gpus: bool = True) -> None:
         """Raises HostError where Ray does not start or answer, or a host has too few GPUs."""
-        self._environment = dict(os.environ)
+        self._environment = {**os.environ, RUN_VARIABLE: ray_leftovers.mark()}
         self._session = ray_session.start(address)
         self._mark = f"job-{secrets.token_hex(4)}"
         self._jobs: dict[int, _Job] = {}

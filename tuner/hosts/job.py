@@ -17,6 +17,9 @@ from tuner.hosts.executor import Function, Slot
 JOB_VARIABLE = "TUNER_JOB"
 """Marks every server process of a job, whatever the job called its servers."""
 
+RUN_VARIABLE = "TUNER_RUN"
+"""Names the tuner's own process, to what it starts on its own machine."""
+
 RAY_VARIABLE = "TUNER_RAY"
 """Marks Ray's own processes and workers, and nothing that a job starts."""
 

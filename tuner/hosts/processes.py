@@ -46,6 +46,12 @@ def table() -> dict[int, Process]:
     return {process.pid: process for process in found if process}
 
 
+def named(text: str) -> tuple[int, int] | None:
+    """The process that a mark such as `12-3456` names, by its number and when it began."""
+    pid, _, started = text.partition("-")
+    return (int(pid), int(started)) if pid.isdecimal() and started.isdecimal() else None
+
+
 def alive(pid: int, started: int) -> bool:
     """True while this very process runs, not merely one that was given its number."""
     process = read(pid)

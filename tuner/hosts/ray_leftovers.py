@@ -55,9 +55,8 @@ def kill_marked(condition: Callable[[str], bool]) -> tuple[int, int]:
 
 
 def _owner_is_dead(text: str) -> bool:
-    pid, _, started = text.partition("-")
-    ours = pid.isdecimal() and started.isdecimal()  # the variable may be somebody else's
-    return ours and not processes.alive(int(pid), int(started))
+    owner = processes.named(text)  # the variable may be somebody else's
+    return owner is not None and not processes.alive(*owner)
 
 
 def _remove_dead_sessions(root: Path) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 from tuner.errors import EngineError, HostError, LaunchLost
 from tuner.hosts import containers, leftovers, processes
 from tuner.hosts.containers import Container
-from tuner.hosts.job import JOB_VARIABLE
+from tuner.hosts.job import JOB_VARIABLE, RUN_VARIABLE
 from tuner.hosts.launched import launched
 from tuner.hosts.leftovers import default_run_root as default_run_root
 from tuner.hosts.leftovers import sweep as sweep
@@ -104,7 +104,8 @@ class Server:
         """Launch a command under a supervisor; its output goes to `folder/server.log`.
 
         It runs on `cores` (wherever this process may, where none are given) and only while this
-        process does: it is stopped when this process dies in any way or stays frozen for `lease_s`.
+        process does: it is stopped when this process or the tuner that it works for dies in any
+        way, or this one stays frozen for `lease_s`.
 
         Raises HostError where the port is taken, the container runtime does not answer, or this
         host has no room for it, LaunchLost where its supervisor was killed, EngineError where the
@@ -129,6 +130,7 @@ class Server:
             "tag": tag,
             "port": port,
             "owner": owner,
+            "tuner": _tuner(),
             "lease_s": lease_s,
             "grace_s": grace_s,
             "orphan_grace_s": min(grace_s, leftovers.ORPHAN_GRACE_S),
@@ -370,6 +372,12 @@ def _start_supervisor(tag: str) -> subprocess.Popen[bytes]:
         start_new_session=True,
         bufsize=0,
     )
+
+
+def _tuner() -> tuple[int, int] | None:
+    """The tuner that this process works for, where it can be seen from here."""
+    tuner = processes.named(os.environ.get(RUN_VARIABLE, ""))
+    return tuner if tuner and processes.alive(*tuner) else None
 
 
 def _identity(pid: int) -> tuple[int, int]:

@@ -2,7 +2,8 @@
 
 Runs as `python -I -S`, standard library only. It is the subreaper of all that the server starts,
 so that no descendant can slip away to init. It stops the server when its owner closes the pipe,
-lets the lease lapse or asks, and when it is told to terminate; when the server exits it stops what
+lets the lease lapse or asks, when the tuner that the owner works for is gone, and when it is told
+to terminate; when the server exits it stops what
 the server left behind. Should it be killed itself, the kernel kills the server's first process,
 and the owner (or the next sweep) finds the rest by the mark in their environment.
 
@@ -146,10 +147,17 @@ class Supervisor:
                 self.keeper.look()
             if self.exit_code is not None:
                 self.why = self.why or EXITED
+            elif self._abandoned():
+                self.why = self.why or "the tuner is gone"
             elif time.monotonic() - self.renewed_at > self.spec["lease_s"]:
                 # What the owner wrote while this process was itself frozen counts: it was read
                 # above, before the lease is judged.
                 self.why = self.why or "the owner let the lease lapse"
+
+    def _abandoned(self) -> bool:
+        """A worker of Ray may outlive the tuner that it works for by many seconds."""
+        tuner = self.spec.get("tuner")
+        return tuner is not None and not processes.alive(*tuner)
 
     def _hear(self, said: bytes) -> None:
         if not said:
