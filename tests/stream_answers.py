@@ -1,4 +1,4 @@
-"""Answers of every dialect, framing and spelling, drawn at random, and what can be wrong in them."""
+"""Answers of every dialect, framing and spelling, drawn at random, and their faults."""
 
 import json
 import random
