@@ -1,9 +1,9 @@
 """Answers as bytes on a real socket, split and corrupted at random: nothing hangs, nothing is lost.
 
 About 10,000 cases, the same ones each time: hypothesis draws a seed for each, and
-a generator of Python's makes all else of it. So nothing is sought or made smaller: what fails is told
-by its seed. `STREAM_FUZZ_TIMES=50 pytest tests/test_stream_fuzz.py` runs fifty times as
-many, new ones each time.
+a generator of Python's makes all else of it. So nothing is sought or made smaller: what fails is
+told by its seed. `STREAM_FUZZ_TIMES=50 pytest tests/test_stream_fuzz.py` runs fifty times as many,
+new ones each time.
 """
 
 import asyncio
