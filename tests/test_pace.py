@@ -131,8 +131,12 @@ def test_a_server_that_is_silent_through_the_longest_warm_up_is_not_settled(
     silent_s: float,
 ) -> None:
     """Compiling, it may say nothing at all for minutes; then too few events come for a trend."""
+
+    def heard(tok_s: float) -> Callable[[float], float]:
+        return lambda at_s: tok_s if at_s > silent_s else 0.0
+
     for tok_s in (1.0, TOK_S):
-        seen = played(lambda at_s, tok_s=tok_s: tok_s if at_s > silent_s else 0.0)
+        seen = played(heard(tok_s))
         assert not seen.stable
         assert seen.opened_s == pytest.approx(LONGEST_WARMUP * 10.0, rel=0.01)
 

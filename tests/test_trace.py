@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tuner.definitions.trace import MAX_TOKENS, Trace, read_trace
+from tuner.definitions.models import MAX_TOKENS
+from tuner.definitions.trace import Trace, read_trace
 
 
 @pytest.fixture
