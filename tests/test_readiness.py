@@ -51,6 +51,25 @@ def test_a_server_that_dies_after_a_hundred_requests_is_no_result(trial: Trial) 
     assert record.failure.cause.startswith("exited with code -9 without saying why")
 
 
+def test_a_server_that_somebody_told_to_end_is_said_to_have_been(trial: Trial) -> None:
+    class Tells(list[TrialNote]):
+        """Tells the server to end once a rung begins."""
+
+        def append(self, note: TrialNote) -> None:
+            if note.phase == "rung":
+                marks = processes.marks(TAG_VARIABLE, processes.table())
+                for pid in set(marks) - set(supervisors_of("trial-0-")):
+                    if marks[pid].startswith("trial-0-"):
+                        os.kill(pid, signal.SIGTERM)
+
+    trial.notes = Tells()
+    record = trial.run()
+    assert record.outcome == "failed"
+    assert record.failure
+    assert record.failure.action != "never"
+    assert "as if it had been told to (exit code " in record.failure.cause
+
+
 def test_a_server_that_falls_silent_in_the_middle_of_a_rung_is_given_up(trial: Trial) -> None:
     record = trial.run({"hangs": [{**ALWAYS, "requests": 40}]}, stall_s=3.0, patience_s=600)
     assert record.outcome == "failed"

@@ -33,6 +33,7 @@ def understood(
         )
         if failure is not None:
             return failure
+        stalled = f"ended as if it had been told to (exit code {exit_code}), and not by the tuner"
     return gave_up(
         log,
         engine=engine,
