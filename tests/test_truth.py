@@ -19,12 +19,17 @@ from typing import Any
 import pytest
 
 from tuner.load import Played, RungPlan, Target, play, run
+from tuner.load.plan import processes_for
 from tuner.measuring.measurement import RungMeasurement, measure
+from tuner.measuring.validity import doubts
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "tests" / "benchmarks" / "truth.c"
 BOUND = 0.002
-REPEATS = 8
+REPEATS = 3
+MOST_REPEATS = 7
+CLIENT = {"lateness", "client_cpu", "client_wait", "together", "reached", "offered"}
+"""Rules by which the client doubts itself: such a repeat shows the machine, and is one more made."""
 TOKENS = 40
 TTFT_US = 100_000
 
@@ -119,12 +124,14 @@ CLOSED = [
     (64, 40_000, 4),
     (256, 40_000, 1),
     (256, 80_000, 4),
+    (1024, 200_000, 1),
+    (1024, 200_000, 4),
 ]
 
 
 @pytest.mark.parametrize(("streams", "interval_us", "step"), CLOSED)
 def test_a_closed_loop_reads_the_truth(truth, streams, interval_us, step):
-    holds(truth, interval_us, step, concurrency=streams)
+    holds(truth, interval_us, step, concurrency=streams, processes=processes_for(streams))
 
 
 @pytest.mark.parametrize("arrivals", ["poisson", "constant"])
@@ -134,18 +141,25 @@ def test_an_open_loop_reads_the_truth(truth, rate, interval_us, step, arrivals):
 
 
 def holds(truth: str, interval_us: int, step: int, **load: Any) -> None:
-    """A busy machine shifts single stamps; what is wrong in principle is so in every repeat."""
+    """The median of `REPEATS` repeats that the client does not doubt; none is left out for what it
+    reads. On a machine too busy for so many in `MOST_REPEATS` the client itself says that nothing
+    can be told, and so does this test."""
     off: list[float] = []
-    for _ in range(REPEATS):
+    sound: list[float] = []
+    while len(sound) < REPEATS and len(off) < MOST_REPEATS:
         log_of(truth)
         result, ours = played(truth, interval_us, step, **load)
         true = true_tok_s(log_of(truth), result.real_s, interval_us / 1e6, step)
         assert ours.requests_failed == 0
         assert true > 0
         off.append(ours.output_tok_s / true - 1)
-        if abs(median(off)) <= BOUND:
-            return
-    pytest.fail(f"off by {', '.join(f'{each:+.2%}' for each in off)}")
+        if not CLIENT & {doubt.rule for doubt in doubts(ours, result.observed())}:
+            sound.append(off[-1])
+    if len(sound) < REPEATS:
+        pytest.skip(f"the client doubts {len(off) - len(sound)} of {len(off)} repeats")
+    said = ", ".join(f"{each:+.3%}" for each in sound)
+    print(f"{len(sound)} of {len(off)} repeats are sound; off by {said}")
+    assert abs(median(sound)) <= BOUND, f"off by {said}"
 
 
 STARVED = """
