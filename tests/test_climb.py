@@ -73,7 +73,7 @@ def test_wrong_output_is_wrong_though_the_measurement_is_void(trial, doubted):
     doubted("1", times=2)
     record = trial.run(
         {"wrong_output": [{"when": {}, "kind": "repeated"}]},
-        baseline_quality={8: OutputQuality(requests=100)},
+        baseline_quality={1: OutputQuality(requests=100)},
     )
     assert record.outcome == "failed"
     assert record.failure is not None
