@@ -10,8 +10,8 @@ with one seed the server would know all prompts from the second repeat on.
 
 Left to itself their client sends its first requests at one moment, and since all are equally long
 they stay in step: prompts of a wave wait for each other. Ours spreads its streams. So theirs is
-given a rate as well, a third above what the server does, which spreads its first requests and then
-never waits; `--in-step` leaves that out. Beside the throughput that it prints stands the one of its
+given a rate as well, three times what the server does, which spreads its first requests and bounds
+nothing; `--in-step` leaves that out. Beside the throughput that it prints stands the one of its
 steady part, from its own stamps: from when all streams were under way until the last request was
 sent.
 """
@@ -38,8 +38,9 @@ main(parser.parse_args())
 """
 _LIMIT_S = 600
 _LEAST_WAVES = 3
-_SPREAD = 1.33
-"""Times the server's own rate: enough that streams never wait for it, once they were spread."""
+_SPREAD = 3.0
+"""Times the server's own rate: above all that a machine that is less busy later may reach, since it
+must bound nothing; the first requests are then spread over a third of an answer's time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
