@@ -29,7 +29,7 @@ BOUND = 0.002
 REPEATS = 3
 MOST_REPEATS = 7
 CLIENT = {"lateness", "client_cpu", "client_wait", "together", "reached", "offered"}
-"""Rules by which the client doubts itself: such a repeat shows the machine, and is one more made."""
+"""Rules by which the client doubts itself: such a repeat shows the machine and is made again."""
 TOKENS = 40
 TTFT_US = 100_000
 
