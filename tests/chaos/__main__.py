@@ -70,7 +70,7 @@ def drawn(kind: Kind, rng: random.Random, *, long: bool) -> Iterator[Fault]:
     """Faults without end: all cells of the deck, dealt again and again."""
     if long:
         yield from long_freezes(rng)
-    yield from chain.from_iterable(iter(lambda: deck(CELLS[kind], rng), None))
+    yield from chain.from_iterable(iter(lambda: deck(kind, rng), None))
 
 
 def tell(number: int, result: Result) -> None:

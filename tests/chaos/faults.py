@@ -15,6 +15,8 @@ from tests.chaos.witness import Seen
 from tuner.hosts import processes
 from tuner.hosts.supervisor import TAG_VARIABLE
 
+DELAY_S: Mapping[Kind, float] = {"bare": 2.5, "contained": 2.5, "vllm": 60.0}
+"""A launch is struck at a moment up to so long after it was seen: rehearsals are short."""
 SHORT_S = (0.5, 3.0)
 DISK_S = (2.0, 8.0)
 MEMORY_S = 10.0
@@ -103,18 +105,18 @@ CELLS: Mapping[Kind, Mapping[str, Sequence[str]]] = {
 LONG = (("owner", "SIGSTOP"), ("tuner", "SIGSTOP"), ("raylet", "SIGSTOP"), ("agent", "SIGSTOP"))
 
 
-def deck(cells: Mapping[str, Sequence[str]], rng: random.Random) -> list[Fault]:
+def deck(kind: Kind, rng: random.Random) -> list[Fault]:
     """Every cell once, in random order, each at a random moment of a launch."""
-    pairs = [(target, action) for target, actions in cells.items() for action in actions]
+    pairs = [(target, action) for target, actions in CELLS[kind].items() for action in actions]
     rng.shuffle(pairs)
-    return [drawn(target, action, rng) for target, action in pairs]
+    return [drawn(target, action, rng, DELAY_S[kind]) for target, action in pairs]
 
 
-def drawn(target: str, action: str, rng: random.Random) -> Fault:
+def drawn(target: str, action: str, rng: random.Random, longest_s: float) -> Fault:
     """This fault at a random moment."""
     held = {"SIGSTOP": SHORT_S, "disk full": DISK_S, "memory": (MEMORY_S, MEMORY_S)}
     hold_s = rng.uniform(*held[action]) if action in held else 0.0
-    return Fault(target=target, action=action, delay_s=rng.uniform(0.0, 2.5), hold_s=hold_s)
+    return Fault(target=target, action=action, delay_s=rng.uniform(0.0, longest_s), hold_s=hold_s)
 
 
 def long_freezes(rng: random.Random) -> list[Fault]:
