@@ -193,11 +193,12 @@ def test_the_exported_command_starts_a_server_that_answers(study, tmp_path):
 
 def agrees_with_vllms_own_client(url: str, model: str) -> None:
     """`vllm bench serve` in turn on the same server, which runs two requests at a time; a busy
-    machine moves both, so that their repeats must overlap and no more."""
+    machine moves both, so that their repeats must overlap and no more; theirs has the request's
+    making, its connection and the tokenising of a text in its TTFT."""
     setup = Setup(url=url, python=ENGINE, model=model, input_tokens=32, output_tokens=32, seconds=3)
     (found,) = compare(setup, [2], 3)
     assert found.agrees("steady_tok_s", slack=0.2), table([found])
-    assert found.agrees("ttft_p50_ms", slack=0.5), table([found])
+    assert found.agrees("ttft_p50_ms", slack=0.5, more=10), table([found])
 
 
 CHAT = """\

@@ -83,10 +83,13 @@ class Compared:
         """Ours over theirs: the median of the repeats' ratios, each of one pair."""
         return median(a / b for a, b in zip(*self.both(name), strict=True))
 
-    def agrees(self, name: str, slack: float = 0.0) -> bool:
-        """Whether the repeats of the one and of the other overlap, each drawn out by a share."""
+    def agrees(self, name: str, *, slack: float = 0.0, more: float = 0.0) -> bool:
+        """Whether the repeats of the one and of the other overlap, each drawn out by a share and by
+        an amount."""
         ours, theirs = self.both(name)
-        return min(ours) <= max(theirs) * (1 + slack) and min(theirs) <= max(ours) * (1 + slack)
+        return min(ours) <= max(theirs) * (1 + slack) + more and (
+            min(theirs) <= max(ours) * (1 + slack) + more
+        )
 
 
 def compare(setup: Setup, concurrency: Sequence[int], repeats: int) -> list[Compared]:
