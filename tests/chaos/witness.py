@@ -13,6 +13,8 @@ from tuner.hosts.supervisor import TAG_VARIABLE
 
 LOOK_S = 0.2
 LEASE_S = 30.0
+KEPT_S = 25.0
+"""A lease is renewed every five seconds: an owner that is frozen for less loses nothing."""
 GONE_S = 10.0
 _PRESSURE = Path("/proc/pressure/cpu")
 
@@ -122,7 +124,7 @@ class Witness:
             seen.gone_s = None
         elif seen.gone_s is None:
             seen.gone_s = now_s
-            seen.lost_early = seen.frozen_s is not None and seen.doomed_s is None
+            seen.lost_early = seen.frozen_s is not None and now_s - seen.frozen_s < KEPT_S
 
     def _judge_owner(
         self, seen: Seen, owner: Process | None, supervised: bool, now_s: float
