@@ -189,7 +189,7 @@ class Inflicted:
 def inflict(fault: Fault, night: Night, server: Seen) -> Inflicted:
     """Do it. Raises Gone."""
     if fault.action == "disk full":
-        return Inflicted(end=_fill(night.study if fault.target == "study's disk" else night.tmp))
+        return Inflicted(end=_full(fault.target, night, server))
     pids = pids_of(fault.target, night, server)
     if fault.action == "memory":
         return Inflicted(pids=pids, end=_starve(pids[0]))
@@ -206,6 +206,24 @@ def _continue(pids: Sequence[int]) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
+
+
+def _full(target: str, night: Night, server: Seen) -> Callable[[], None]:
+    """A disk without room; where it could not be made small, the processes that write there may
+    write no longer."""
+    if night.disks:
+        return _fill(night.study if target == "study's disk" else night.tmp)
+    writers = "tuner, owner, server" if target == "study's disk" else "owner, supervisor"
+    pids = pids_of(writers, night, server)
+    _limit_files(pids, 1)
+    return lambda: _limit_files(pids, resource.RLIM_INFINITY)
+
+
+def _limit_files(pids: Sequence[int], size: int) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
 
 
 def _fill(folder: Path) -> Callable[[], None]:
