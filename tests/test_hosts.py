@@ -213,6 +213,25 @@ def test_a_result_is_delivered_where_its_servers_were_not_seen_to_end(
     )
 
 
+def test_a_tuner_that_was_frozen_does_not_hold_it_against_its_hosts(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost: list[str] = []
+    monkeypatch.setattr(cluster, "_lose", lambda host, why: lost.append(why))
+    host = cluster._roster.hosts[0]
+    cluster._ask(host)
+    host.asked_at_s -= 3600
+    cluster._waited_s -= 3600
+    cluster._notice_absence()
+    cluster._hear(host, answered=False)
+    assert lost == []
+    host.asked_at_s -= 3600
+    cluster._notice_absence()
+    cluster._hear(host, answered=False)
+    assert lost == ["its agent does not answer"]
+    host.asked_at_s = time.monotonic()
+
+
 def test_files_that_cannot_be_unpacked_do_not_take_the_result_with_them(
     cluster: Cluster, tmp_path: Path
 ) -> None:

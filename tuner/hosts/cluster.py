@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 _ANSWER_S = 30.0
 _TAKE_S = 5.0
+_AWAY_S = 10.0
 _LOOK_S = 1.0
 _CLOSE_S = 240.0
 
@@ -77,6 +78,7 @@ class Cluster:
         self._survivors = 0
         self._unproven: list[str] = []
         self._ended_with_ray: list[Event] = []
+        self._waited_s = time.monotonic()
         self._roster = Roster(gpus, use_gpus=use_gpus)
         self._work: Any = ray.remote(num_cpus=0, max_retries=0)(_work)
         try:
@@ -208,6 +210,7 @@ class Cluster:
             events, self._ended_with_ray = self._ended_with_ray, []
             return events
         self._roster.look()
+        self._notice_absence()
         for host in self._roster.hosts:
             self._ask(host)
         waiting = [host.asked for host in self._roster.hosts]
@@ -225,6 +228,14 @@ class Cluster:
             self._advance(job, ready)
             events += self._ended(job)
         return events
+
+    def _notice_absence(self) -> None:
+        """The time in which this process itself was frozen is not held against its hosts."""
+        now_s = time.monotonic()
+        away_s, self._waited_s = now_s - self._waited_s, now_s
+        if away_s > _AWAY_S:
+            for host in self._roster.hosts:
+                host.asked_at_s += away_s
 
     def _ask(self, host: Host) -> None:
         if host.asked is None:
