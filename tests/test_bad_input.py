@@ -123,6 +123,7 @@ NORMAL = (
     (r"\bprocess \d+( \([^)]*\))?", "process <n>"),
     (r"\bport \d+", "port <n>"),
     (r"\d+\.\d s\b", "<t> s"),
+    (r"\bready after \d+ s\b", "ready after <t> s"),
     (r"at column \d{4,}", "at column <n>"),  # as long as an identity is
     (r"bad-input-\w+", "bad-input"),
 )
