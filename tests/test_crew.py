@@ -231,7 +231,8 @@ def test_a_cancelled_load_leaves_no_process(truth):
 
 
 _PLAYS = """
-import json, sys
+import json, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 from tests.test_load_player import plan
 from tuner.load import Target, play, run
 target = Target(base_url=sys.argv[1], api="completions", model="m")

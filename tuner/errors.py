@@ -9,7 +9,8 @@
     * RecordsError        records are damaged or from a newer version
   * EngineError         the engine cannot be used as the study says
   * HostError           the machine or cluster cannot do it
-    * PortTaken           somebody else took a port meanwhile; the next launch has others
+    * LaunchLost          a launch was ended from outside; the same may well succeed
+      * PortTaken           somebody else took a port meanwhile; the next launch has others
   * MeasurementInvalid  what was measured is worth nothing, again and again
   * HttpError           a server did not answer as its protocol says
     * HttpUnreachable     nobody answered
