@@ -1,7 +1,10 @@
 import os
+import subprocess
+import sys
 
 import pytest
 
+from tests.victims import ROOT
 from tuner.errors import HostError
 from tuner.hosts import ray_session
 
@@ -34,6 +37,26 @@ def test_rays_settings_are_not_left_in_this_process(monkeypatch: pytest.MonkeyPa
         assert "RAY_AUTH_MODE" not in os.environ
         assert len(os.environ["RAY_AUTH_TOKEN"]) == 64
     assert dict(os.environ) == before
+
+
+HEARS_SIGTERM = """
+import os, signal
+from tuner.hosts import ray_session
+heard = []
+signal.signal(signal.SIGTERM, lambda *_: heard.append(1))
+for _ in range(2):  # Ray that died is started again
+    session = ray_session.start(None)
+    os.kill(os.getpid(), signal.SIGTERM)
+    session.stop()
+print(heard)
+"""
+
+
+def test_a_signal_is_this_process_own_however_often_ray_was_started() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HEARS_SIGTERM], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "[1, 1]\n"), done.stderr
 
 
 def test_what_ray_says_comes_in_one_line_without_colours() -> None:

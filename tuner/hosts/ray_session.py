@@ -5,6 +5,8 @@ import os
 import re
 import secrets
 import shutil
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -93,7 +95,8 @@ def start(address: str | None) -> "Session":
     if ray.is_initialized():
         raise HostError("Ray already runs in this process", hint="close the other Cluster first")
     try:
-        return _attach(address) if address else _start_local()
+        with _own_sigterm():
+            return _attach(address) if address else _start_local()
     except Exception as error:
         # Ray raises the bare class where its processes do not come up in time.
         if type(error) is not Exception and not isinstance(error, _OF_RAY):
@@ -101,6 +104,17 @@ def start(address: str | None) -> "Session":
         where = f"at {address}" if address else "on this machine"
         hint = ATTACH_HINT if address else "is there room in the folder for temporary files?"
         raise HostError(f"Ray does not start {where}: {_first_line(error)}", hint=hint) from error
+
+
+@contextmanager
+def _own_sigterm() -> Iterator[None]:
+    """Ray takes SIGTERM for itself whenever it starts: what this process does about it stays."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if callable(before) and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

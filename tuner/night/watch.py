@@ -80,7 +80,8 @@ class Watch:
                     await watched.drained()
                     return None
             if self.stalled:
-                self.failed = self.failed or 0
+                if len(self._watched) == 1:  # of several, all streams together do not tell which
+                    self.failed = 0
                 return None
             return task.result()
         finally:
