@@ -78,8 +78,18 @@ def pages(status: int = 200) -> Iterator[tuple[str, list[str]]]:
         thread.join()
 
 
+@contextmanager
+def a_busy_core() -> Iterator[None]:
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
+        try:
+            yield
+        finally:
+            busy.kill()
+
+
 def test_the_host_is_seen_and_what_is_not_there_is_said() -> None:
-    seen = seen_of(Subject())
+    with a_busy_core():
+        seen = seen_of(Subject())
     assert seen.load is None
     assert 0 < (seen.machine.host_cpu_share or 0) <= 1
     assert (seen.machine.host_memory_mb or 0) > (seen.machine.available_memory_mb or 0) > 0

@@ -241,12 +241,12 @@ class Reading:
             for stage, frames in _FRAME_STAGES:
                 if frames.search(block.text):
                     return stage
+        serving = line is not None and _SERVING_FRAME.search(self.block(line).text)
         marked = self._timeline.at(offset, rank)
         if marked is not None:
-            return marked
+            return Stage.SERVING if serving and marked is Stage.READY else marked
         if self._phase is not None:
             return STAGES[self._phase]
-        serving = line is not None and _SERVING_FRAME.search(self.block(line).text)
         return Stage.SERVING if serving else Stage.STARTING
 
     def _hits_and_noises(self) -> tuple[list[Hit], list[tuple[Noise, Line]]]:

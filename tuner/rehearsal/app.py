@@ -173,6 +173,8 @@ class App:
         if asked.stream:
             connection.begin_stream()
         self._pacer.submit(now_s, stream)
+        if self._pacer.running == 1:
+            self._log_prefill(generation)
         self._arm()
         for crash in self._crashes:
             if crash.running is not None and self._pacer.running >= crash.running:
@@ -239,6 +241,14 @@ class App:
         death.last_words(crash)
         if crash.exit != "zombie":
             self._loop.call_later(crash.linger_s / self._surface.time_scale, death.end, crash)
+
+    def _log_prefill(self, generation: Generation) -> None:
+        """Of the batches that a real engine logs as they come, the one that ends an idle time."""
+        journal.say(
+            f"Prefill batch, #new-seq: 1, #new-token: {len(generation.asked.prompt)}, "
+            "#cached-token: 0, token usage: 0.00, #running-req: 0, #queue-req: 0",
+            rank=0,
+        )
 
     def _log_batch(self) -> None:
         pacer = self._pacer
