@@ -72,8 +72,9 @@ def true_tok_s(
 ) -> float:
     """Tokens a second that the server wrote between two instants of its clock.
 
-    The first event's stand at its writing, all further ones are spread evenly over the time that
-    they took, and what a cut request had under way by its pace until then.
+    The first event's stand at its writing, those of a further one are spread evenly over the time
+    since the event before, and what a cut request had under way over the interval. The server
+    writes at an even pace, `step` at a time; the last of an answer may be fewer.
     """
     start_s, end_s = span
 
@@ -84,9 +85,14 @@ def true_tok_s(
     for one in log:
         first = min(step, one.tokens)
         tokens += first if start_s < one.first_s <= end_s else 0
-        if one.last_s > one.first_s:
-            pace = (one.tokens - first) / (one.last_s - one.first_s)
-            tokens += pace * inside(one.first_s, one.last_s)
+        gaps, rest = divmod(one.tokens - first, step)
+        if rest:
+            gaps += 1
+        if gaps:
+            gap_s = (one.last_s - one.first_s) / gaps
+            full_s = one.last_s - gap_s if rest else one.last_s
+            tokens += step * inside(one.first_s, full_s) / gap_s
+            tokens += rest * inside(full_s, one.last_s) / gap_s
         coming = min(step, one.wanted - one.tokens)
         tokens += coming * inside(one.last_s, one.last_s + interval_s) / interval_s
     return tokens / (end_s - start_s)
