@@ -3,6 +3,7 @@ from contextlib import asynccontextmanager
 from itertools import pairwise
 from time import perf_counter
 
+import httptools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -84,6 +85,73 @@ def test_a_terminator_split_over_two_reads_ends_the_answer():
         raw = run(split_evenly(CHUNKED, [len(CHUNKED) - cut]))
         assert raw.done_s is not None
         assert raw.error is None
+
+
+class Parsed:
+    """What httptools alone makes of an answer, read by read."""
+
+    def __init__(self, reads: list[bytes]) -> None:
+        self.pieces: list[tuple[float, bytes]] = []
+        self.whole = self.failed = False
+        parser = httptools.HttpResponseParser(self)
+        for self.at_s, data in enumerate(reads, 1):
+            try:
+                parser.feed_data(data)
+            except httptools.HttpParserError:
+                self.failed = True
+            if self.whole or self.failed:
+                return
+
+    def on_body(self, body: bytes) -> None:
+        self.pieces.append((self.at_s, body))
+
+    def on_message_complete(self) -> None:
+        self.whole = True
+
+
+LONG = b"x" * 5000
+END = b"0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "reads",
+    [
+        [b"2\r\nab\r\n", b"3\r\ncde\r\n", END],
+        [b"A\r\n0123456789\r\n", b"a\r\n0123456789\r\n", b"0a\r\n0123456789\r\n", END],
+        [b"2\r\nab\r\n3", b"\r\ncde\r\n", END],
+        [b"2\r\nab\r\n3\r\n", b"1\r\n", b"\r\n", END],
+        [b"2\r\nab\r\n5\r\n", b"1\r\na\r\n", b"1\r\na\r\n", END],
+        [b"2\r\n\r\n\r\n", b"2\r\n\r\n\r\n", END],
+        [b"6\r\n1\r\na\r\n\r\n", END],
+        [b"1;last=no\r\na\r\n", b"1388\r\n" + LONG + b"\r\n", b"1\r\na\r\n", END],
+        [b"1\r\na\r\n1\r\nb\r\n", b"1\r\nc\r\n" + END],
+        [b"1\r\na\r\n1", b"1\r\na\r\n", b"0123456789abcd\r\n", END],
+        [b"1\r\na\r\n", b"0\r\nsum: 1\r\n", b"1\r\na\r\n", b"\r\n"],
+        [b"1\r\na\r\n", b"-1\r\n\r\n"],
+        [b"1\r\na\r\n", b"1_\r\na\r\n"],
+        [b"1\r\na\r\n", b"1\r\nab\r\n"],
+        [b"1\r\na\r\n", b"2\r\na\r\n", b"1\r\na\r\n"],
+        [b"1\r\na\r\n", b"\r\n", b"1\r\na\r\n"],
+    ],
+)
+def test_a_read_that_is_one_whole_chunk_is_what_the_parser_makes_of_it(reads):
+    reads = [OK + b"transfer-encoding: chunked\r\n\r\n", *reads]
+
+    async def hear():
+        connection = Connection("http://fake")
+        connection.attach(_Deaf())
+        raw = connection.begin(b"GET / HTTP/1.1\r\n\r\n")
+        started_s = raw.sent_s
+        for number, data in enumerate(reads, 1):
+            if connection.idle or connection.closed:
+                break
+            connection.heard_bytes(data, started_s + number, None)
+        return raw, [(at_s - started_s, piece) for at_s, piece in raw.chunks]
+
+    raw, pieces = asyncio.run(hear())
+    parsed = Parsed(reads)
+    assert [(round(at_s), piece) for at_s, piece in pieces] == parsed.pieces
+    assert (raw.done_s is not None, raw.error is not None) == (parsed.whole, parsed.failed)
 
 
 def test_every_read_has_its_stamp_and_the_request_the_first():
@@ -202,10 +270,10 @@ def test_a_reset_is_an_error():
 
 def test_silence_is_an_error_but_a_slow_answer_is_not():
     slow = [CHUNKED[:45], *(CHUNKED[i : i + 4] for i in range(45, len(CHUNKED), 4))]
-    (raw,) = run(exchange_with(answering(*slow, pause_s=0.05), stall_s=0.4))
+    (raw,) = run(exchange_with(answering(*slow, pause_s=0.05), stall_s=0.3))
     assert raw.error is None
     assert raw.done_s is not None
-    assert raw.done_s - raw.sent_s > 0.4
+    assert raw.done_s - raw.sent_s > 0.3
     (raw,) = run(exchange_with(answering(CHUNKED[:60], close=False), stall_s=0.1))
     assert isinstance(raw.error, HttpUnreachable)
     assert "silent for 0.1 s" in str(raw.error)

@@ -38,6 +38,8 @@ OnLoss = Callable[[OSError | None], None]
 class Wire:
     """A socket on the running loop; reads as soon as something is there."""
 
+    __slots__ = ("_heard", "_loop", "_lost", "_readers", "_recvmsg_into", "_sock", "_unsent")
+
     def __init__(self, sock: socket.socket, heard: OnBytes, lost: OnLoss) -> None:
         self._loop = asyncio.get_running_loop()
         self._sock = sock

@@ -36,5 +36,6 @@ def still_heap() -> Iterator[None]:
     try:
         yield
     finally:
-        gc.enable()
+        gc.freeze()  # what is new would else be looked through at once, all of it
         gc.unfreeze()
+        gc.enable()
