@@ -53,7 +53,7 @@ def stamping():
         asking.bind(("127.0.0.1", 0))
         asking.settimeout(1)
         until_s = perf_counter() + 10
-        stamps = []
+        stamps: list[tuple[int, int, bytes]] = []
         while not stamps and perf_counter() < until_s:
             asking.sendto(b"now?", asking.getsockname())
             _, stamps, _, _ = asking.recvmsg(16, 64)
