@@ -358,6 +358,16 @@ def test_an_error_that_the_server_survived_is_not_its_death() -> None:
     assert classify(refused, engine="sglang") is None
 
 
+def test_what_is_wrong_with_a_request_is_no_failure_of_the_launch() -> None:
+    refused = prelude("vllm", "ready") + (
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for Request\n"
+        "max_tokens\n"
+        "  Input should be a valid integer [type=int_parsing, input_value='many', input_type=str]\n"
+        "ValueError: No adapter found for ghost\n"
+    )
+    assert classify(refused, engine="vllm") is None
+
+
 def test_blame_prefers_names_in_the_text_then_what_is_new() -> None:
     log = prelude("sglang", "loading") + "TypeError: cannot unpack non-iterable NoneType object\n"
     flags = {"tp-size": 8, "enable-single-batch-overlap": True, "page-size": None}

@@ -27,6 +27,8 @@ _FOLLOW_LINES = 60
 _MESSAGE_LINES = 8
 _NEAR_LINES = 60
 _WORDS = tuple(dict.fromkeys(word for rule in RULES for word in rule.words))
+_SHOWN_AT_START = ("arg_parse", "arg_validation", "env_format", "model_files", "package_env")
+"""What a launch got wrong; once a server is up such words are about a request."""
 _BY_NAME = {rule.name: rule for rule in RULES}
 _WRAPPER = re.compile(
     r"^(?:\w*(?:Exception|Error): )?Capture (?:piecewise )?cuda graph failed: ", re.I
@@ -340,7 +342,8 @@ class Reading:
             return False
         if hit.stage < Stage.READY or hit.rule.tier is Tier.CLIENT:
             return True
-        if hit.rule.tier is not Tier.EXCEPTION and not hit.rule.raised:
+        of_request = hit.rule.kind in _SHOWN_AT_START
+        if hit.rule.tier is not Tier.EXCEPTION and not hit.rule.raised and not of_request:
             return died or not self._timeline.served_after(hit.line.end)
         if "hit an exception" in self.block(hit.line).text:
             return True

@@ -4,7 +4,10 @@ from tuner.failures.log_phases import Stage
 from tuner.failures.rules.rule import BEFORE_READY, Rule, Tier, rule
 
 _STARTING = frozenset({Stage.STARTING})
-_VARIABLE = r"\b(?:VLLM|SGLANG|SGL|NCCL|GLOO|OMP|CUDA|TORCH|PYTORCH|HF)_[A-Z0-9_]+\b"
+_VARIABLE = (
+    r"\b(?:(?:VLLM|SGLANG|SGL|NCCL|GLOO|OMP|CUDA|TORCH|PYTORCH|HF|TORCHINDUCTOR|TRITON|TRANSFORMERS"
+    r"|FLASHINFER|KMP|MKL|RAY|LMCACHE)_[A-Z0-9_]+|PYTHON[A-Z]+)\b"
+)
 _INNERMOST = r"[^\n]*(?:\n(?!\s*File )[^\n]*)*\Z"
 """What follows the file's name in the last frame of a traceback."""
 
@@ -82,6 +85,14 @@ RULES: tuple[Rule, ...] = (
         "The text names the variable: readers of variables have no other name for it.",
         raised=True,
         stages=_STARTING,
+    ),
+    rule(
+        "variable of Python's",
+        "env_format",
+        Tier.LOCAL,
+        ("Fatal Python error: ",),
+        r"^Fatal Python error: (?P<cause>\w+: .*\bPYTHON[A-Z]+\b.*)",
+        "The interpreter reads its own variables before it runs anything.",
     ),
     rule(
         "network interface",
@@ -325,11 +336,23 @@ RULES: tuple[Rule, ...] = (
         ("JSONDecodeError",),
         r"^[\w.]*JSONDecodeError: .+",
         "Text that was given as an argument was read as JSON: no file is at fault.",
-        around=r"json\.loads\([\w.]*(?:args|config|overrides?|kwargs)\)",
+        around=r"json\.loads\([\w.]*(?:args|config|overrides?|kwargs)\)|arg_utils\.py"
+        r"|argparse_utils\.py|arg_groups/|server_args\w*\.py|/cli/",
+        unless=r"^yaml",
         stages=_STARTING,
         blame=(
             ("json-model-override-args", "speculative", "compile", "model-loader-extra-config"),
         ),
+    ),
+    rule(
+        "yaml argument",
+        "arg_validation",
+        Tier.LOCAL,
+        ("yaml.",),
+        r"^yaml\.\w+\.\w*(?:Error|Exception)\b.*",
+        "Models have no YAML: this is a file that a flag gives.",
+        stages=_STARTING,
+        blame=(("config",),),
     ),
     rule(
         "config check",

@@ -8,6 +8,10 @@ from tuner.failures.rules.rule import BEFORE_READY, UP, Rule, Tier, rule
 
 _EXCEPTION = r"^(?:\w+: )?[A-Za-z_][\w.]*(?:Error|Exception|Unsupported)(?:: .+|$)"
 _WORDS = ("Error", "Exception", "Unsupported")
+_BUILDING = r'"[^"\n]*/(?:model_executor|models|torch/nn|transformers)/'
+"""Frames of layers, as long as the model is put together."""
+_NO_ENGINE = r"[^\n]*(?:\n(?!\s*File [^\n]*/(?:vllm|sglang)/)[^\n]*)*\Z"
+"""What follows in the last frame that is the engine's own; libraries may be further in."""
 
 RULES: tuple[Rule, ...] = (
     rule(
@@ -180,6 +184,16 @@ RULES: tuple[Rule, ...] = (
         unless=r"^\s",
     ),
     rule(
+        "engine's own wait",
+        "never_ready",
+        Tier.WATCHDOG,
+        ("Timed out waiting for",),
+        r".*Timed out waiting for (?:new )?engine core.*",
+        "The front end gave up on an engine that was alive.",
+        stages=BEFORE_READY,
+        blame=(("VLLM_ENGINE_READY_TIMEOUT_S",),),
+    ),
+    rule(
         "client gone in streaming",
         "client_transport",
         Tier.CLIENT,
@@ -239,10 +253,22 @@ RULES: tuple[Rule, ...] = (
         "arg_validation",
         Tier.EXCEPTION,
         ("Error: ",),
-        r"^(?:[\w.]*(?:KeyError|TypeError|OSError|FileNotFoundError|RuntimeError|ImportError)): .+",
+        r"^[A-Za-z_][\w.]*(?:Error|Exception|Exit): .+",
         "Checked late: what it stumbles over is what a flag gave it.",
         quotes_flag=True,
         stages=BEFORE_READY,
+    ),
+    rule(
+        "unusable path",
+        "disk_full",
+        Tier.EXCEPTION,
+        ("Errno", "os error"),
+        r"\[Errno (?:1|5|13|17|20|21|40|116)\] .*|.*\(os error (?:1|5|13|20|30|116)\).*",
+        "No flag and no file of the model: a folder that the engine keeps things in.",
+        raised=True,
+        stages=BEFORE_READY,
+        advice="Let the server's user write there, or point the cache that the path belongs to"
+        " (VLLM_CACHE_ROOT, TORCHINDUCTOR_CACHE_DIR, HF_HOME, XDG_CACHE_HOME, TMPDIR) elsewhere.",
     ),
     rule(
         "named flag at start",
@@ -258,14 +284,38 @@ RULES: tuple[Rule, ...] = (
         "model in building",
         "model_files",
         Tier.EXCEPTION,
-        ("Error: ",),
-        r"^[\w.]*(?:ValueError|NotImplementedError|KeyError): .+",
+        ("Error",),
+        r"^[\w.]*(?:ValueError|NotImplementedError|KeyError|TypeError|AttributeError|AssertionError"
+        r"|RuntimeError|IndexError|ZeroDivisionError)\b.*",
         "What the engine's model asks of its parts comes from the model's own config.",
         around=r'/models/\w+\.py", line \d+, in __init__\n(?:(?!\s*File )[^\n]*\n)*'
-        r"(?:\s*File [^\n]*\n(?:(?!\s*File )[^\n]*\n)*){0,3}"
+        rf"(?:\s*File {_BUILDING}[^\n]*\n(?:(?!\s*File )[^\n]*\n)*){{0,12}}"
         r"[\w.]*(?:Error|Exception)\b[^\n]*\Z",
         unless=r"out of memory|CUDA|NCCL",
         stages=BEFORE_READY,
+    ),
+    rule(
+        "files in loading",
+        "model_files",
+        Tier.EXCEPTION,
+        ("Error",),
+        r"^[\w.]*(?:ValueError|RuntimeError|KeyError|IndexError|TypeError|AttributeError"
+        r"|AssertionError|FileNotFoundError|UnicodeDecodeError|EOFError)\b.*",
+        "The innermost code of the engine was reading the weights.",
+        around=rf'File "[^"\n]*/model_loader/[^"\n]*\.py"{_NO_ENGINE}',
+        unless=r"out of memory|CUDA|NCCL",
+        stages=BEFORE_READY,
+    ),
+    rule(
+        "front end",
+        "arg_validation",
+        Tier.EXCEPTION,
+        _WORDS,
+        _EXCEPTION,
+        "The engine behind it is well: what the API server stumbles over was given by a flag.",
+        around=rf'File "[^"\n]*/entrypoints/[^"\n]*\.py"{_NO_ENGINE}',
+        unless=r"out of memory|CUDA|NCCL|TimeoutError",
+        stages=frozenset({Stage.LOADED, Stage.CAPTURING, Stage.CAPTURED}),
     ),
     rule(
         "refused value",

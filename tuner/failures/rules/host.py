@@ -86,12 +86,13 @@ RULES: tuple[Rule, ...] = (
         "shared memory",
         "comm_init",
         Tier.HOST,
-        ("shm", "shared memory", "posix_fallocate", "Bus error", "/psm_", "ncclShm"),
+        ("shm", "shared memory", "posix_fallocate", "Bus error", "/psm_", "ncclShm", "/torch_"),
         r"posix_fallocate failed|rror while creating shared memory segment|ncclShmOpen"
         r"|[Ii]nsufficient (?:shared memory|space in /dev/shm)"
         r"|unable to (?:open|allocate|mmap|resize) shared memory"
         r"|unable to allocate shared memory|\bBus error\b"
-        r"|No space left on device: '/(?:dev/shm|psm_|nccl|torch_)",
+        r"|\[Errno (?:1|12|13|28)\] [\w ]+: '/(?:dev/shm|psm_|nccl|torch_)"
+        r"|write to file </torch_",
         "A full /dev/shm says 'No space left on device' too, and is no full disk.",
         advice="Give the host (or container: --shm-size) more /dev/shm, and clear what dead"
         " servers left there.",
@@ -100,8 +101,17 @@ RULES: tuple[Rule, ...] = (
         "disk",
         "disk_full",
         Tier.HOST,
-        ("No space left on device", "Disk quota exceeded", "Errno 28", "Errno 122", "Errno 27"),
-        r"No space left on device|Disk quota exceeded|\[Errno (?:27|28|122)\]",
+        (
+            "No space left on device",
+            "quota exceeded",
+            "Errno 28",
+            "Errno 122",
+            "Errno 27",
+            "File too large",
+            "disk is full",
+        ),
+        r"No space left on device|[Qq]uota exceeded|\[Errno (?:27|28|122)\]"
+        r"|File too large \(os error|disk is full",
         "Not of shared memory (above): a file system.",
         unless=r"shm|NCCL|/psm_",
     ),
@@ -128,8 +138,8 @@ RULES: tuple[Rule, ...] = (
         "open files",
         "fd_limit",
         Tier.HOST,
-        ("Too many open files",),
-        r"Too many open files",
+        ("Too many open files", "Errno 24", "EMFILE", "ENFILE"),
+        r"Too many open files|\[Errno 2[34]\]|\bE[MN]FILE\b",
         "Errno 24; sockets count as files.",
     ),
     rule(
@@ -294,6 +304,17 @@ RULES: tuple[Rule, ...] = (
         advice="Raise the limits on memory and processes (ulimit -v, ulimit -u, the container's"
         " pids and memory), or free memory.",
         blame=(),
+    ),
+    rule(
+        "child on a bus error",
+        "comm_init",
+        Tier.FAULT,
+        ("xit code", "exitcode", "proc(s)"),
+        r"(?:[Ss]ubprocess|[Pp]rocess|scheduler|[Ww]orker|proc|Rank)\b.*\bexit ?code:? -7\b"
+        r"|Failed \w+ proc\(s\): \{[^}]*: -7\b",
+        "A mapped page that could not be had: shared memory is full, or a file was cut meanwhile.",
+        advice="Give the host (or container: --shm-size) more /dev/shm; if it has enough, check"
+        " that nobody writes to the model's files.",
     ),
     rule(
         "child killed",
