@@ -66,17 +66,25 @@ def test_what_the_baselines_own_launches_differ_by_is_tolerated_several_times_ov
     assert found is not None
     assert found.gap_nat == pytest.approx(FLOOR_NAT + TIMES * 0.004)
     assert found.flip_share == pytest.approx(FLOOR_SHARE + TIMES * 0.01)
-    assert (found.own_nat, found.launches) == (0.004, 2)
+    assert (found.own_nat, found.own_share, found.launches) == (0.004, 0.01, 2)
 
 
 @pytest.mark.parametrize(
     ("found", "said"),
     [
         (apart(0.03), ""),
-        (apart(0.04), "0.04 nat a token from the baseline's at 8"),
-        (apart(0.02, flips=9), "9.0% of the tokens surely others"),
+        (
+            apart(0.04),
+            "0.04 nat per token from the baseline's at 8, with 0 % of tokens that it would"
+            " not have said (limit 0.032 nat; the baseline's own launches: at most 0.004)",
+        ),
+        (
+            apart(0.02, flips=9),
+            "with 9 % of tokens that it would not have said (limit 2 %; the baseline's own"
+            " launches: at most 0 %)",
+        ),
         (apart(0.0, missing=3), ""),
-        (apart(0.0, missing=100), "50% of the tokens asked for did not come"),
+        (apart(0.0, missing=100), "short of 50 % of the tokens that were asked for"),
     ],
 )
 def test_a_launch_is_beyond_it_by_its_gap_its_flips_or_what_is_missing(found, said):

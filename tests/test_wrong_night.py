@@ -55,7 +55,7 @@ def test_it_is_on_no_front(night):
 
 def test_how_far_it_is_stands_where_a_person_looks(night):
     text = tuner(night, "show", ".").stdout
-    assert "nat a token from the baseline's" in text
+    assert "nat per token from the baseline's" in text
     number = next(r.number for r in Records(night) if r.values["attention-backend"] == "fa3")
     assert "output: " in tuner(night, "show", ".", str(number)).stdout
 

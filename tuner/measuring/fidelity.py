@@ -84,9 +84,14 @@ class Distance(Frozen):
 
     def __str__(self) -> str:
         return (
-            f"{self.gap_nat:.2g} nat a token from the baseline's at {self.level:g}, with"
-            f" {self.flip_share:.1%} of the tokens surely others"
+            f"{self.gap_nat:.2g} nat per token from the baseline's at {self.level:g}, with"
+            f" {percent(self.flip_share)} of tokens that it would not have said"
         )
+
+
+def percent(share: float) -> str:
+    """A share with one decimal at most: `2 %`, `9.5 %`."""
+    return f"{round(100 * share, 1):g} %"
 
 
 def distance(level: float, asked: int, scored: Iterable[Sequence[TokenScore]]) -> Distance:
@@ -116,23 +121,25 @@ def _mean(values: Sequence[float]) -> float:
 
 class Tolerance(Frozen):
     """How far a launch may be: so many times as far as the baseline's own launches at the most, and
-    a floor; `launches` says how many those were, `own_nat` how far the furthest was."""
+    a floor; `launches` says how many those were, `own_nat` and `own_share` how far the furthest
+    was."""
 
     gap_nat: float
     flip_share: float
     missing_share: float
     own_nat: float
+    own_share: float
     launches: int
 
     def exceeded(self, found: Distance) -> str:
         """In what way a distance is beyond it, with both numbers; empty where it is not."""
-        own = f"the baseline's own launches {self.own_nat:.2g}"
+        own = "the baseline's own launches: at most"
         if found.gap_nat > self.gap_nat:
-            return f"{found} ({own}, at most {self.gap_nat:.2g} may be)"
+            return f"{found} (limit {self.gap_nat:.2g} nat; {own} {self.own_nat:.2g})"
         if found.flip_share > self.flip_share:
-            return f"{found} (at most {self.flip_share:.1%} may be)"
+            return f"{found} (limit {percent(self.flip_share)}; {own} {percent(self.own_share)})"
         if found.missing_share > self.missing_share:
-            return f"{found.missing_share:.0%} of the tokens asked for did not come"
+            return f"short of {percent(found.missing_share)} of the tokens that were asked for"
         return ""
 
 
@@ -149,11 +156,13 @@ def tolerance(own: Sequence[Sequence[Distance]]) -> Tolerance | None:
         return None
     found = [distance for distances in launches for distance in distances]
     own_nat = max(distance.gap_nat for distance in found)
+    own_share = max(distance.flip_share for distance in found)
     lead_nat = math.fsum(distance.lead_nat for distance in found) / len(found)
     return Tolerance(
         gap_nat=min(FLOOR_NAT, FLOOR_LEAD_SHARE * lead_nat) + TIMES * own_nat,
-        flip_share=FLOOR_SHARE + TIMES * max(distance.flip_share for distance in found),
+        flip_share=FLOOR_SHARE + TIMES * own_share,
         missing_share=MISSING_SHARE + max(distance.missing_share for distance in found),
         own_nat=own_nat,
+        own_share=own_share,
         launches=len(launches),
     )

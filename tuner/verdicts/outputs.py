@@ -15,6 +15,7 @@ from tuner.measuring.fidelity import (
     LEAST_SURE_SHARE,
     Distance,
     Tolerance,
+    percent,
     tolerance,
 )
 from tuner.records import TrialRecord
@@ -61,10 +62,12 @@ class Outputs:
         """Why a configuration may not be chosen yet, for want of a comparison; empty where one was
         made, or none can be made in this study."""
         launches = [r for r in self._records if r.key == key]
-        if self.unusable or any(r.number in self.distances for r in launches):
+        if self.unusable:
             return ""
-        if self.tolerance is None:
+        if self.tolerance is None:  # before distances: what nothing is held against was not judged
             return self._not_yet()
+        if any(r.number in self.distances for r in launches):
+            return ""
         why = next((r.not_compared for r in launches if r.not_compared), "")
         return f"its output was not compared with the baseline's yet{f': {why}' if why else ''}"
 
@@ -91,11 +94,12 @@ class Outputs:
         wrong = sum(bool(self.differs(number)) for number in others)
         found = self.tolerance
         return (
-            f"outputs of {_launches(len(others))} were compared with the"
-            f" baseline's, {wrong or 'none'} {'differs' if wrong == 1 else 'differ'}:"
-            f" {found.gap_nat:.2g} nat a token and {found.flip_share:.1%} of the tokens are"
-            f" tolerated, its own {found.launches} launches go up to"
-            f" {found.own_nat:.2g} nat{self._doubts()}"
+            f"outputs of {_launches(len(others))} compared with the baseline's,"
+            f" {wrong or 'none'} {'differs' if wrong == 1 else 'differ'}. Limit:"
+            f" {found.gap_nat:.2g} nat per token (log-probability lost) and"
+            f" {percent(found.flip_share)} of tokens the baseline would not have said; the"
+            f" baseline's own {found.launches} launches: at most {found.own_nat:.2g} nat and"
+            f" {percent(found.own_share)}{self._doubts()}"
         )
 
     def _not_yet(self) -> str:
