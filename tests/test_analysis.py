@@ -41,11 +41,9 @@ def test_a_launch_is_a_row_with_its_score_and_every_metric():
     frame = trials_frame(night.records, OBJECTIVE, BASELINE).set_index("number")
     assert frame["score"].tolist()[:3] == pytest.approx([1.0, 1.0, 1.1])
     assert frame["score"].isna().tolist() == [False, False, False, True]
-    assert frame.loc[3, "cause"] == "no memory"
     assert frame.loc[2, "output_tok_s@1024"] == pytest.approx(1.1 * BASE[1024])
     assert frame.loc[2, "ttft_ms.p99@10"] == 150.0
     assert frame["output_tok_s@10"].isna().tolist() == [False, False, False, True]
-    assert frame["feasible"].all()
 
 
 def test_a_rung_is_a_row_too():

@@ -1,21 +1,24 @@
 """Fast but wrong never wins: what records say of outputs, and what follows for every verdict."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.nightly import study
 from tests.samples import OBJECTIVE, record
 from tuner.definitions.models import Hypothesis
 from tuner.measuring.fidelity import Continuation, Distance
 from tuner.night.lessons import all_lessons, lessons
-from tuner.records import TrialRecord
-from tuner.verdicts.analysis import pareto_front, trials_frame
+from tuner.records import Records, TrialRecord
+from tuner.verdicts.analysis import pareto_front
 from tuner.verdicts.arms import Arms
 from tuner.verdicts.decision import conclusion, finalists
 from tuner.verdicts.ledger import ledger
 from tuner.verdicts.limits import kept
 from tuner.verdicts.outputs import WRONG_OUTPUT, Outputs
 from tuner.verdicts.standing import judged
+from tuner.views.results import study_view
 
 ADMITTING = OBJECTIVE.model_copy(
     update={"decision": OBJECTIVE.decision.model_copy(update={"differing": "admit"})}
@@ -54,25 +57,39 @@ def night(
 def test_a_winner_whose_output_is_the_baselines_wins():
     found = conclusion(night(0.002), OBJECTIVE, "base")
     assert found.winner_key == "odd"
-    assert "outputs of 2 launches were compared with the baseline's, none differ" in found.output
+    assert found.output == (
+        "outputs of 2 launches compared with the baseline's, none differ. Limit: 0.023 nat per"
+        " token (log-probability lost) and 2 % of tokens the baseline would not have said; the"
+        " baseline's own 2 launches: at most 0.001 nat and 0 %"
+    )
 
 
 def test_a_faster_configuration_whose_output_differs_never_wins_and_the_sentence_says_why():
     found = conclusion(night(0.8), OBJECTIVE, "base")
     assert found.winner_key is None
     assert (
-        "looked faster: its output is 0.8 nat a token from the baseline's at 16" in found.sentence
+        "looked faster: its output is 0.8 nat per token from the baseline's at 16, with 0 % of"
+        " tokens that it would not have said (limit 0.023 nat; the baseline's own launches: at most"
+        " 0.001)." in found.sentence
     )
     assert "0.8 nat" in found.finalists[0].refused
     assert finalists(night(0.8), OBJECTIVE, "base") == []
 
 
-def test_it_is_on_no_front_and_feasible_in_no_table():
+def test_it_is_on_no_front_and_feasible_in_no_view(tmp_path):
+    """Where the baseline breaks a limit that it would keep."""
+    loaded = study(tmp_path, {"trials": 9})
+    limited = OBJECTIVE.model_copy(update={"slos": ["output_tok_s >= 120"]})
     for gap_nat, keys in ((0.002, {"odd"}), (0.8, {"base"})):
         front = pareto_front(night(gap_nat), "output_tok_s", "tok_s_per_user", OBJECTIVE, "base")
         assert {point.key for point in front} == keys
-        frame = trials_frame(night(gap_nat), OBJECTIVE, "base")
-        assert frame[frame["key"] == "odd"]["feasible"].all() == (gap_nat < 0.1)
+        written = Records(tmp_path / str(gap_nat))
+        written.path.parent.mkdir()
+        for made in night(gap_nat):
+            key = loaded.baseline.key if made.kind == "baseline" else made.key
+            written.append(made.model_copy(update={"key": key}))
+        view = study_view(replace(loaded, objective=limited), written)
+        assert view.feasible == (gap_nat < 0.1)
 
 
 def test_every_launch_of_it_is_a_failure_that_blames_what_no_right_launch_has():
@@ -102,13 +119,13 @@ def test_a_hypothesis_whose_output_differs_gets_that_verdict():
     ]
     row = ledger(records, [stated], OBJECTIVE)[0]
     assert row.verdict == "wrong output"
-    assert "0.8 nat a token" in row.words
+    assert "0.8 nat per token" in row.words
 
 
 def test_a_study_that_admits_another_output_shows_how_far_it_is():
     found = conclusion(night(0.8), ADMITTING, "base")
     assert found.winner_key == "odd"
-    assert "which the study admits: 0.8 nat a token" in found.sentence
+    assert "which the study admits: 0.8 nat per token" in found.sentence
     stated = Hypothesis(id="h", change={"attention": "odd"}, claim="c", gain_percent=(1.0, 2.0))
     records = [
         r.model_copy(update={"hypothesis": "h"} if r.key == "odd" else {}) for r in night(0.8)
@@ -120,6 +137,17 @@ def test_what_was_not_compared_does_not_win_yet():
     found = conclusion(night(None), OBJECTIVE, "base")
     assert found.winner_key is None
     assert found.finalists[0].refused == "its output was not compared with the baseline's yet"
+
+
+def test_where_nothing_of_the_baseline_can_be_held_against_it_a_distance_is_no_judgement():
+    """Its own launches gave no usable continuation: how far it may be is not known."""
+    records = [r.model_copy(update={"rescored": {}}) if r.number < 3 else r for r in night(0.8)]
+    found = conclusion(records, OBJECTIVE, "base")
+    assert found.winner_key is None
+    assert found.finalists[0].refused == (
+        "outputs are not judged yet: 0 of the 2 launches of the baseline that this needs were"
+        " scored"
+    )
 
 
 def test_it_is_none_of_those_that_keep_the_limits():

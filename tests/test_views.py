@@ -8,6 +8,7 @@ from tests.evening import died, edit, folder, keep, launch, won
 from tuner.definitions.validation import load_study
 from tuner.errors import TunerError
 from tuner.measuring.measurement import EngineLoad
+from tuner.measuring.replicas import Replicas
 from tuner.records import Records
 from tuner.views.results import (
     StudyView,
@@ -162,6 +163,18 @@ def test_a_broken_limit_makes_a_trial_infeasible(night):
     assert view.trials[0].breaches
     assert "output_tok_s" in view.trials[0].breaches[0]
     assert not view.feasible
+
+
+def test_one_server_that_stood_for_several_makes_nothing_feasible(night):
+    """Though it keeps the limits that the baseline breaks."""
+    edit(night, "objective.yaml", "window_s: 20", "window_s: 20\nslos: [output_tok_s >= 30]")
+    study = load_study(night)
+    fast = {"chunked-prefill-size": 8192}
+    lone = launch(study, 1, "search", fast, gain=2.0, replicas=Replicas(launched=1, of=2))
+    keep(night, launch(study, 0), lone)
+    assert not seen(night).feasible
+    keep(night, launch(study, 2, "search", fast, gain=2.0))
+    assert seen(night).feasible
 
 
 def test_a_rung_that_the_engine_did_not_run_in_full_is_said_to_run_at_what_it_did(night):

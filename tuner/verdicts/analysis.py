@@ -16,7 +16,6 @@ from tuner.errors import TunerError
 from tuner.measuring.measurement import RungMeasurement
 from tuner.records import TrialRecord
 from tuner.verdicts.decision import reference
-from tuner.verdicts.outputs import WRONG_OUTPUT
 from tuner.verdicts.score import score, slo_breaches
 from tuner.verdicts.standing import judged
 
@@ -107,41 +106,27 @@ def rungs_frame(records: Iterable[TrialRecord]) -> pd.DataFrame:
     rows = [
         {
             "number": record.number,
-            "kind": record.kind,
             "key": record.key,
-            "outcome": record.outcome,
             "level": rung.level,
             **{name: _number(rung, name) for name in METRICS},
         }
         for record in records
         for rung in record.rungs
     ]
-    columns = ["number", "kind", "key", "outcome", "level", *METRICS]
+    columns = ["number", "key", "level", *METRICS]
     return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(METRICS, float))
 
 
 def trials_frame(
     records: Iterable[TrialRecord], objective: Objective, baseline_key: str
 ) -> pd.DataFrame:
-    """One row for each launch: outcome, score, and every metric as `name@level`."""
+    """One row for each launch: its score, and every metric as `name@level`."""
     records = tuple(records)
     baseline = reference(records, objective, baseline_key)
-    wrong = {
-        r.number
-        for r in judged(records, admit=objective.admits)
-        if r.failure is not None and r.failure.kind == WRONG_OUTPUT
-    }
     rows = [
         {
             "number": record.number,
-            "kind": record.kind,
-            "hypothesis": record.hypothesis,
             "key": record.key,
-            "outcome": record.outcome,
-            "cause": record.failure.cause if record.failure else record.pruned_because,
-            "duration_s": record.duration_s,
-            "ready_s": record.ready_s,
-            "feasible": record.number not in wrong and not slo_breaches(record.rungs, objective),
             SCORE: score(record.rungs, baseline, objective),
             **{
                 f"{name}@{rung.level:g}": _number(rung, name)
@@ -152,9 +137,8 @@ def trials_frame(
         for record in records
     ]
     wide = [f"{name}@{rung.level:g}" for rung in objective.ladder for name in METRICS]
-    plain = ["number", "kind", "hypothesis", "key", "outcome", "cause", "duration_s", "ready_s"]
-    frame = pd.DataFrame(rows, columns=[*plain, "feasible", SCORE, *wide])
-    return frame.astype(dict.fromkeys([SCORE, "duration_s", "ready_s", *wide], float))
+    frame = pd.DataFrame(rows, columns=["number", "key", SCORE, *wide])
+    return frame.astype(dict.fromkeys([SCORE, *wide], float))
 
 
 def pareto_front(

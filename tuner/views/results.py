@@ -179,13 +179,20 @@ def study_view(study: LoadedStudy, records: Records, ended: str = "") -> StudyVi
         never_again=_dead_ends(study, records),
         trials=trials,
         time_use=list(time_use(records)),
-        feasible=any(t.score is not None and not t.breaches for t in trials),
+        feasible=any(map(_feasible, trials)),
         dead=dead_notes(study),
         workload=workload_of(study),
         forgotten=forgotten(records),
         ended=ended,
         changed=changed_since(study),
     )
+
+
+def _feasible(row: TrialRow) -> bool:
+    """Whether it served the whole ladder within all limits, as all that a host holds, and its
+    output is not known to be wrong."""
+    whole = row.outcome == "completed" and row.score is not None
+    return whole and not row.breaches and not row.extrapolated
 
 
 def front(study: LoadedStudy, records: Records, x: str, y: str) -> Front:
