@@ -82,6 +82,31 @@ def test_a_baseline_that_alone_keeps_the_limits_is_said_to():
     )
 
 
+def test_what_shows_no_number_is_not_the_nearest_to_its_limit():
+    """An answer that took longer than the window has no end in it."""
+    asked = objective((1, 10), slos=["e2e_ms p50 <= 20000"])
+
+    def said(e2e_ms: dict[str, float | None]) -> str:
+        made = night("a", "b")
+        records = [
+            r.model_copy(update={"rungs": [
+                m.model_copy(update={"e2e_ms": None if (ms := e2e_ms.get(r.key)) is None
+                                     else distribution(ms)})
+                for m in r.rungs
+            ]})
+            for r in made.records
+        ]  # fmt: skip
+        return conclusion(records, asked, BASELINE).sentence
+
+    assert said({BASELINE: 30000.0, "b": 25000.0}).endswith(
+        "; nearest to its limit is trial 4: e2e_ms p50 <= 20000 at 1: found 2.5e+04."
+    )
+    assert said({}) == (
+        "Nothing is feasible: the baseline breaks e2e_ms p50 <= 20000 at 1: found nothing to show"
+        " it, and the 2 other configurations that were measured break a limit too."
+    )
+
+
 def test_a_baseline_that_breaks_its_limits_alone_is_said_to():
     assert sentence(slow(night(), {BASELINE: 500.0})) == (
         "No verdict: nothing but the baseline was measured over the whole ladder yet, and it breaks"

@@ -16,7 +16,8 @@ class Kept:
     """How many of the configurations beside the baseline kept every limit in every launch.
 
     Of those `measured` over the whole ladder; `nearest` is the one launch, of all that broke a
-    limit, whose worst number is nearest to it: its trial, and that number.
+    limit, whose worst number is nearest to it: its trial, and that number. None where no launch
+    that broke one shows a number for each limit that it broke.
     """
 
     measured: int
@@ -35,7 +36,11 @@ def kept(arms: Arms) -> Kept:
     clean = [group for group in whole if not any(_breaches(arms, record) for record in group)]
     launches = [*arms.baseline, *(record for group in whole for record in group)]
     tried = [record for record in launches if arms.scores([record])]
-    broke = {r.number: worst(found) for r in tried if (found := _breaches(arms, r))}
+    broke = {
+        record.number: worst(found)
+        for record in tried
+        if (found := _breaches(arms, record)) and all(breach.found is not None for breach in found)
+    }
     nearest = min(broke.items(), key=lambda pair: _times(pair[1]), default=None)
     return Kept(measured=len(whole), within=len(clean), nearest=nearest)
 
@@ -64,18 +69,20 @@ def worst(breaches: Iterable[Breach]) -> Breach:
 
 def infeasible_words(breaches: Sequence[Breach], found: Kept) -> str:
     """That nobody keeps the limits, or who alone does; empty where that is not so."""
-    if not found.none or found.nearest is None:
+    if not found.none:
         return ""
-    trial, breach = found.nearest
-    nearest = f"nearest to its limit is trial {trial}: {breach}"
+    nearest = ""
+    if found.nearest is not None:
+        trial, breach = found.nearest
+        nearest = f"; nearest to its limit is trial {trial}: {breach}"
     one = found.measured == 1
     those = f"the {counted(found.measured, 'other configuration')} that {'was' if one else 'were'}"
     break_one = f"{those} measured {'breaks' if one else 'break'} one"
     if not breaches:
-        return f"No configuration beats the baseline: it keeps every limit, {break_one}; {nearest}."
+        return f"No configuration beats the baseline: it keeps every limit, {break_one}{nearest}."
     return (
         f"Nothing is feasible: the baseline breaks {worst(breaches)}, and"
-        f" {break_one.removesuffix(' one')} a limit too; {nearest}."
+        f" {break_one.removesuffix(' one')} a limit too{nearest}."
     )
 
 
