@@ -4,10 +4,13 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from tests.nightly import study
+from tests.nightly import HOST, Heard, SimulatedExecutor, completed, study
 from tests.samples import record
 from tuner.night import budget
 from tuner.night.budget import BudgetClock, running_s
+from tuner.night.study import StudyRun
+from tuner.records import Records
+from tuner.search.searcher import Searcher
 
 
 def at(number, clock, duration_s=100.0, **changes):
@@ -43,6 +46,28 @@ def test_hours_are_divided_by_what_a_launch_takes(tmp_path):
     clock = clock_of(tmp_path, {"hours": 1.0}, records)
     assert clock.launches_left(records, pending=0) == 1
     assert clock.launches_left(records, pending=1) == 0
+
+
+def test_hours_are_those_of_every_host(tmp_path):
+    records = [at(0, "00:00:00", 900.0), at(1, "01:00:00", 900.0)]
+    clock = clock_of(tmp_path, {"hours": 1.0, "trials": 9}, records)
+    clock.hosts = 3
+    assert clock.launches_left(records, pending=0) == 3
+    assert clock.launches_left(records, pending=2) == 1
+    assert clock.limit(records, pending=2) == ""
+    assert clock.limit(records, pending=3) == "no launch would end within its 1 h"
+
+
+def test_a_run_counts_the_hosts_that_are_there(tmp_path):
+    class Two(SimulatedExecutor):
+        hosts = (HOST, HOST)
+
+    loaded, executor = study(tmp_path, {"trials": 2}), Two(lambda order: completed(order, 1.0))
+    searcher = Searcher(loaded.space, sampler="TPESampler", seed=1, journal=None, name="two")
+    night = StudyRun(loaded, Records(tmp_path), executor, searcher, Heard())
+    assert night.clock.hosts == 1
+    night.run()
+    assert night.clock.hosts == 2
 
 
 def test_a_deadline_is_the_next_time_that_the_clock_shows_it(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from tests.evening import died, edit, folder, keep, launch, won
 from tuner.definitions.validation import load_study
 from tuner.records import Records
-from tuner.views.plan import Plan, plan
+from tuner.views.plan import ASSUMED, ONE_HOST, Plan, plan
 
 LAUNCH_S = 0.8 + 2 * (5 + 20) / 50 + 3.0
 """Typical start of a rehearsal, two rungs at fifty surface seconds a second, stopping."""
@@ -94,6 +94,12 @@ def test_a_deadline_is_as_many_launches_as_fit_until_then(night):
     made = planned(night, f"{{deadline: '{at:%H:%M}'}}")
     assert made.launches_left is not None
     assert 9 * 60 / LAUNCH_S - 2 < made.launches_left <= 10 * 60 / LAUNCH_S
+
+
+def test_where_hosts_are_found_later_the_time_is_said_to_be_of_one(night):
+    assert planned(night).assumed == ASSUMED
+    edit(night, "study.yaml", "hardware: {gpus: 1}", "hardware: {gpus: 1, ray: 'head:6379'}")
+    assert planned(night).assumed == f"{ASSUMED} {ONE_HOST}"
 
 
 def test_a_small_space_is_searched_once_however_large_the_budget(night):

@@ -23,7 +23,8 @@ _WRONG_CLOCK_S = 24 * 3600.0
 class BudgetClock:
     """How much of the budget is left, in launches and in seconds.
 
-    Hours count all runs of a study together; a deadline is the next time the clock shows it.
+    Hours count all runs of a study together; a deadline is the next time the clock shows it. So
+    many `hosts` launch at the same time.
     """
 
     trials: int | None
@@ -34,10 +35,11 @@ class BudgetClock:
     begun_since_boot_s: float
     until_deadline_s: float
     launch_s: float
+    hosts: int = 1
 
     @classmethod
     def of(cls, study: LoadedStudy, records: Sequence[TrialRecord], now: datetime) -> "BudgetClock":
-        """The clock of a run that begins now."""
+        """The clock of a run that begins now, on one host until more are known."""
         budget = study.definition.budget
         deadline = _next(budget.deadline, now) if budget.deadline else None
         return cls(
@@ -76,7 +78,7 @@ class BudgetClock:
             limits.append(self.trials - launches_made(records) - pending)
         seconds = self.seconds_left()
         if seconds is not None:
-            limits.append(int(seconds / self.launch_s) - pending)
+            limits.append(self.hosts * int(seconds / self.launch_s) - pending)
         return max(0, min(limits)) if limits else None
 
     def limit(self, records: Sequence[TrialRecord], pending: int) -> str:

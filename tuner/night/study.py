@@ -107,7 +107,9 @@ class StudyRun:
 
     def _start_what_can_start(self) -> Stop | Wait:
         while True:
-            if len(self._pending) >= len(self._executor.hosts):
+            hosts = len(self._executor.hosts)
+            self.clock.hosts = max(1, hosts)
+            if len(self._pending) >= hosts:
                 return Wait()
             choice = next_job(self._situation())
             if not isinstance(choice, Job):

@@ -27,6 +27,9 @@ ASSUMED = (
     "Counted for the longest night: every hypothesis serves and stays undecided, and the search "
     "finds what is launched afresh. What is not needed goes to the search."
 )
+ONE_HOST = (
+    "Time is counted for one host: each further one of the Ray cluster makes as many launches."
+)
 
 
 class PlannedPart(Frozen):
@@ -43,11 +46,11 @@ class PlannedPart(Frozen):
 class Plan(Frozen):
     """The parts in order, for the budget that is left.
 
-    `assumed` is what was taken for granted where a launch is yet to decide; `dropped_hypotheses`
-    those that the budget has no launch for; `scope` what of the space is not searched, `workload`
-    what servers are asked, and `unverified` what could not be verified on this machine, `notes`
-    what is known of flags that are deprecated or dead, `known` what crashed in other studies, one
-    sentence each.
+    `assumed` is what was taken for granted where a launch is yet to decide, or hosts are yet to be
+    found; `dropped_hypotheses` those that the budget has no launch for; `scope` what of the space
+    is not searched, `workload` what servers are asked, and `unverified` what could not be verified
+    on this machine, `notes` what is known of flags that are deprecated or dead, `known` what
+    crashed in other studies, one sentence each.
     """
 
     schema_number: int = 1
@@ -85,6 +88,7 @@ def plan(
     dropped = [part for part in parts if part.phase == "hypotheses" and part.dropped]
     return Plan(
         parts=parts,
+        assumed=_assumed(study),
         dropped_hypotheses=[part.what.partition(":")[0] for part in dropped],
         launches_made=launches_made(records),
         launches_left=left,
@@ -101,6 +105,11 @@ def plan(
         known=list(known),
         rehearsal=rehearsal(study),
     )
+
+
+def _assumed(study: LoadedStudy) -> str:
+    """How many hosts there are is known once the run has found them; without Ray there is one."""
+    return ASSUMED if study.definition.hardware.ray is None else f"{ASSUMED} {ONE_HOST}"
 
 
 def _parts(
