@@ -4,6 +4,7 @@ import io
 import re
 import sys
 import time
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -24,12 +25,14 @@ from tests.nightly import study as unrehearsed
 from tests.samples import rung
 from tuner.console.progress import LiveProgress, PlainProgress, progress
 from tuner.definitions.validation import load_study
+from tuner.measuring.fidelity import Continuation, Distance
 from tuner.night.budget import BudgetClock
 from tuner.night.course import TrialNote, TrialOrder
 from tuner.night.launches import launch_spec
 from tuner.night.schedule import Job
 from tuner.records import Records
 from tuner.verbs import run
+from tuner.verdicts.arms import Arms
 
 
 @pytest.fixture
@@ -226,6 +229,62 @@ def test_hours_bound_the_time_that_is_said_to_be_left(night):
     with shown:
         shown.tick(clock(trials=1000, hours=1.0, launch_s=100.0))
     assert re.search(r"3[56] launches left, about 0:5[89]:", out.getvalue())
+
+
+def test_what_breaks_a_limit_or_says_something_else_is_not_the_best(night):
+    edit(night, "objective.yaml", "window_s: 20", "window_s: 20\nslos: [output_tok_s <= 100]")
+    study = load_study(night)
+    said = [Continuation(level=8, prompt=(1,), output=(2,))]
+    right, wrong = (
+        [Distance(level=8, tokens=9, gap_nat=nat, lead_nat=2.0, flips=0, sure=9)]
+        for nat in (0.001, 0.9)
+    )
+    records = [
+        launch(study, 0, continuations=said),
+        launch(study, 1, rescored={0: right}, continuations=said),
+        launch(study, 2, "search", {"attention-backend": "fa3"}, gain=1.2, continuations=said),
+        launch(study, 3, rescored={1: right, 2: wrong}, continuations=said),
+        launch(study, 4, "search", {"chunked-prefill-size": 8192}, gain=1.1),
+    ]
+    keep(night, *records)
+    fast = launch(study, 5, "search", {"chunked-prefill-size": 4096}, gain=1.3)
+    shown, out = on_a_terminal(study)
+    with shown:
+        a_launch(shown, study, fast, records)
+        shown.tick(clock(trials=20))
+    text = " ".join(out.getvalue().split())
+    assert "trial 5 completed, score 1.3000, breaks output_tok_s <= 100 at 8: found 104 (" in text
+    assert "best single launch so far: +10.0% in trial 4 (chunked-prefill-size=8192)" in text
+    assert "trial 5 (chunk" not in text
+    assert "trial 2 (atten" not in text
+
+
+def test_the_panel_reads_the_records_when_a_launch_ends_and_not_at_each_tick(night, monkeypatch):
+    study, read = won(night), []
+
+    class Counted(Arms):
+        def __init__(self, *args: Any) -> None:
+            read.append(1)
+            super().__init__(*args)
+
+    monkeypatch.setattr("tuner.console.progress.Arms", Counted)
+    shown, _ = on_a_terminal(study)
+    with shown:
+        before = len(read)
+        for _ in range(5):
+            shown.tick(clock(trials=20))
+        assert len(read) == before
+        a_launch(shown, study, launch(study, 11), list(Records(night)))
+        assert before < len(read) <= before + 2
+
+
+def test_time_that_is_left_is_that_of_all_hosts(night):
+    shown, out = on_a_terminal(load_study(night))
+    now = clock(trials=20)
+    now.hosts = 4
+    with shown:
+        shown.tick(now)
+    assert "20 launches left, about 0:05:00" in out.getvalue()
 
 
 def test_before_anything_was_better_the_baseline_is_the_best(night):

@@ -21,8 +21,9 @@ from tuner.night.course import TrialNote, TrialOrder
 from tuner.night.launches import time_scale
 from tuner.night.schedule import Job
 from tuner.records import Records, TrialRecord
-from tuner.verdicts.decision import reference
-from tuner.verdicts.score import score, throughput
+from tuner.verdicts.arms import Arms
+from tuner.verdicts.limits import broken_words
+from tuner.verdicts.score import score, slo_breaches, throughput
 from tuner.views.results import changes, outcome_words, rehearsal
 from tuner.views.words import SIGN, plain, said_changes, unit_of
 
@@ -87,9 +88,12 @@ class PlainProgress:
         """Say what came of the launch."""
         self._in_flight -= 1
         self._records = records
-        value = _score(self._study, record, records)
+        arms = self._arms()
+        value = score(record.rungs, arms.reference, self._study.objective)
         guess = SIGN if record.replicas.extrapolated else ""
         text = f", score {value:.4f}{guess}" if value is not None else ""
+        broken = "" if record.failure is not None else broken_words(arms, [record])
+        text += f", {broken}" if broken else ""
         self._say(
             f"trial {record.number} {outcome_words(self._study, record)}{text}"
             f" ({record.duration_s:.1f} s)"
@@ -107,16 +111,14 @@ class PlainProgress:
         about = "about " if self._clock.seconds_left() is not None else ""
         return f" ({about}{left} left)" if left else " (the last)"
 
+    def _arms(self) -> Arms:
+        return Arms(self._records, self._study.objective, self._study.baseline.key)
+
     def _what(self, values: dict[str, Value]) -> str:
         return said_changes(changes(values, self._study))
 
     def _say(self, text: str) -> None:
         self._console.print(f"{time.strftime('%H:%M:%S')} {plain(text)}", soft_wrap=True)
-
-
-def _score(study: LoadedStudy, record: TrialRecord, records: Sequence[TrialRecord]) -> float | None:
-    base = reference(records, study.objective, study.baseline.key)
-    return score(record.rungs, base, study.objective)
 
 
 class LiveProgress(PlainProgress):
@@ -127,6 +129,7 @@ class LiveProgress(PlainProgress):
         self._live = Live(console=console, refresh_per_second=4, transient=True)
         self._current: dict[int, tuple[str, TrialNote | None, float]] = {}
         self._rungs: dict[int, list[RungMeasurement]] = {}
+        self._best = self._best_of(self._arms())
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -162,10 +165,11 @@ class LiveProgress(PlainProgress):
         """Take the launch off the panel and leave its line."""
         self._current.pop(record.number, None)
         super().ended(record, records)
+        self._best = self._best_of(self._arms())  # not at each tick: a load runs beside it
 
     def tick(self, clock: BudgetClock) -> None:
         """Redraw."""
-        self._live.update(Panel(Group(*self._trials(), self._best(), self._left(clock))))
+        self._live.update(Panel(Group(*self._trials(), Text(self._best), self._left(clock))))
 
     def _trials(self) -> list[Table]:
         return [self._trial(number) for number in self._current]
@@ -184,22 +188,29 @@ class LiveProgress(PlainProgress):
         table.add_row("", self._unit, "", "  ".join(done) or "-")
         return table
 
-    def _best(self) -> Text:
-        values = [(_score(self._study, r, self._records), r) for r in self._records]
-        scored = [(v, r) for v, r in values if v is not None and r.kind != "baseline"]
+    def _best_of(self, arms: Arms) -> str:
+        """The fastest launch that could be chosen: right output, all limits kept."""
+        objective = arms.objective
+        fit = (
+            record
+            for record in arms.records
+            if record.kind != "baseline"
+            and record.outcome == "completed"
+            and not slo_breaches(record.rungs, objective)
+        )
+        values = ((score(record.rungs, arms.reference, objective), record) for record in fit)
+        scored = [(value, record) for value, record in values if value is not None]
         if not scored:
-            return Text("best so far: the baseline")
+            return "best so far: the baseline"
         value, record = max(scored, key=lambda pair: pair[0])
         what = self._what(record.values)
         what += ", extrapolated" if record.replicas.extrapolated else ""
-        return Text(
-            f"best single launch so far: {value - 1:+.1%} in trial {record.number} ({what})"
-        )
+        return f"best single launch so far: {value - 1:+.1%} in trial {record.number} ({what})"
 
     def _left(self, clock: BudgetClock) -> Text:
         launches = clock.launches_left(self._records, len(self._current))
         if launches is None:
             return Text("the budget has no limit")
-        left = timedelta(seconds=int(launches * clock.launch_s))
+        left = timedelta(seconds=int(launches * clock.launch_s / clock.hosts))
         said = f" · REHEARSAL at {time_scale(self._study):g}x" if rehearsal(self._study) else ""
         return Text(f"{launches} launches left, about {left}{said}")
