@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.nightly import Heard, SimulatedExecutor, completed, space, study
-from tests.samples import OBJECTIVE
+from tests.samples import OBJECTIVE, record
 from tuner import engines
 from tuner.failures.classifier import Failure
 from tuner.night.known import (
@@ -57,7 +57,7 @@ def night(folder, name, outcome, **changes):
     searcher = Searcher(loaded.space, sampler="TPESampler", seed=1, journal=None, name=name)
     for crash in known_failures(loaded, HARDWARE).failures:
         searcher.warn(values_of(loaded.space, crash), named_of(loaded.space, crash))
-    memory = Remembering(loaded, HARDWARE, since=records.next_number)
+    memory = Remembering(loaded, HARDWARE, before=list(records))
     StudyRun(loaded, records, executor, searcher, Heard(), memory.look).run()
     return loaded, executor.orders
 
@@ -147,6 +147,24 @@ def test_a_host_that_breaks_teaches_nothing_of_configurations(tmp_path):
 
     night(tmp_path, "first", breaks)
     assert kept(tmp_path) == []
+
+
+def test_a_crash_that_is_sure_only_after_a_restart_is_written_then_and_once(tmp_path):
+    loaded = where(tmp_path, "first")
+
+    def made(number, chunk, kind="search", **changes):
+        values = loaded.space.configuration({"chunk": chunk})
+        return record(number, kind, key=values.key, values=values.as_dict(), **changes)
+
+    died = {"outcome": "failed", "failure": FAULT, "rungs": []}
+    records = [made(0, 1, "baseline"), made(1, 4, **died)]
+    Remembering(loaded, HARDWARE, before=[]).look(records)
+    assert kept(tmp_path) == []  # it died last: that may have been the host
+    records = [*records, made(2, 1, "baseline")]
+    Remembering(loaded, HARDWARE, before=records[:2]).look(records)
+    assert [each["trial"] for each in kept(tmp_path)] == [1]
+    Remembering(loaded, HARDWARE, before=records).look([*records, made(3, 2)])
+    assert [each["trial"] for each in kept(tmp_path)] == [1]
 
 
 def test_a_folder_that_cannot_be_written_costs_no_launch(tmp_path, caplog):

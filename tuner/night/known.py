@@ -227,12 +227,12 @@ class Remembering:
     """Writes down what died by the fault of its flags, as soon as that is sure.
 
     Sure are failures that name their flags, and others once a later launch has served: what dies
-    last may die of the host. Records up to `since` were an earlier run's to write.
+    last may die of the host. What was sure in the records `before` was an earlier run's to write.
     """
 
-    def __init__(self, study: LoadedStudy, hardware: str, since: int) -> None:
+    def __init__(self, study: LoadedStudy, hardware: str, before: Sequence[TrialRecord]) -> None:
         self._study, self._hardware = study, hardware
-        self._written = set(range(since))
+        self._written = {record.number for record in sure(before)}
         self._silent = study.definition.engine.name == "rehearsal"
 
     def look(self, records: Sequence[TrialRecord]) -> None:

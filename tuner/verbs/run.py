@@ -68,7 +68,7 @@ def _run(study: LoadedStudy, records: Records, progress: Progress) -> StudyView:
             now = identity(study, cluster.hosts)
             remember_or_refuse(study.folder, now)
             _offer(study, known_failures(study, hardware_of(now)), searcher, listener)
-            memory = Remembering(study, hardware_of(now), since=records.next_number)
+            memory = Remembering(study, hardware_of(now), before=list(records))
             end = StudyRun(study, records, cluster, searcher, listener, memory.look).run()
     if end.failed is not None and end.failed.outcome == "invalid":
         raise _invalid(end.failed)
