@@ -1,5 +1,6 @@
 """What is played: a file, options in place of one, or options over one."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,29 @@ def test_rates_make_an_open_loop() -> None:
     found = asked(None, Options(request_rate=[0.5, 2])).objective
     assert found.by_rate
     assert [rung.said for rung in found.ladder] == ["0.5 req/s", "2 req/s"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (Options(concurrency=[1, 100_001]), "--concurrency: found 100001, expected at most 100000"),
+        (Options(request_rate=[1e6]), "--request-rate: found 1000000.0, expected at most 100000"),
+        (
+            Options(input_tokens=2_000_001),
+            "--input-tokens: found 2000001, expected at most 2000000",
+        ),
+        (
+            Options(output_tokens=10**9),
+            "--output-tokens: found 1000000000, expected at most 2000000",
+        ),
+        (Options(window_s=math.inf), "--window: found inf, expected a number of seconds"),
+        (Options(window_s=math.nan), "--window: found nan, expected a number of seconds"),
+    ],
+)
+def test_what_no_file_may_say_no_option_may(options: Options, said: str) -> None:
+    with pytest.raises(TunerError) as raised:
+        asked(None, options)
+    assert raised.value.message == said
 
 
 def test_what_a_server_cannot_take_is_refused() -> None:

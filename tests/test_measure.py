@@ -1,5 +1,6 @@
 """The instrument alone, against servers whose every answer is known, and against a rehearsal."""
 
+import asyncio
 import json
 import os
 import resource
@@ -8,20 +9,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from tests.conftest import ROOT, TUNER
 from tests.rehearsed import serving
 from tuner import cli
+from tuner.definitions.models import Objective, Rung
 from tuner.engines.base import EngineFacts
 from tuner.hosts import processes
-from tuner.load import Target
+from tuner.load import Played, Target
 from tuner.measuring import client_rules, window_rules
 from tuner.measuring.machine import MachineUse
-from tuner.measuring.measurement import measure as measuring
 from tuner.measuring.observed import Doubt
-from tuner.measuring.observing import observe
+from tuner.observers.observer import Seen, Subject
 from tuner.verbs import measure
 from tuner.verbs.neighbours import subject_of
 from tuner.verbs.servers import Found
@@ -35,6 +37,7 @@ warmup_s: 0.2
 window_s: 1
 """
 PATIENCE_S = 60
+NOTHING_SEEN = Seen(machine=MachineUse(), load=None)
 
 
 @pytest.fixture(scope="module")
@@ -171,16 +174,61 @@ def test_where_goodput_is_scored_a_limit_counts_requests_and_asks_for_no_percent
         )
 
 
-@pytest.mark.parametrize(("busy", "processes"), [(None, 1), (0.9, 1), (0.7, 3)])
-def test_a_second_process_of_the_client_takes_no_core_from_a_server(monkeypatch, busy, processes):
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
-    measured = measuring([], concurrency=600, start_s=0.0, end_s=1.0, gpus=1)
-    measured = measured.model_copy(update={"machine": MachineUse(host_cpu_share=busy)})
-    rung = measure.MeasuredRung(
-        measurement=measured, observed=observe([], start_s=0, end_s=1), doubts=[], breaches=[]
-    )
-    assert measure._processes([]) == 1
-    assert measure._processes([rung]) == processes
+def course_of(url: str, objective: Objective, **more: Any) -> measure._Course:
+    return measure._Course(
+        server=server_at(url), objective=objective, lengths=((16, 8),), trace=None, prompt_seed=1,
+        gpus=1, **more,
+    )  # fmt: skip
+
+
+def server_at(url: str) -> Found:
+    target = Target(base_url=url, api="completions", model="m", key="sk-1")
+    return Found(
+        target=target, engine=None, facts=EngineFacts(), rehearsal=False, recorded=True,
+        longest=None, asked=None,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("here", "idle", "first", "second"),
+    [
+        *((True, 0.0, 1, 1), (True, 0.8, 1, 1), (True, 2.4, 1, 3), (True, 9.0, 1, 4)),
+        *((False, 0.0, 4, 1), (False, 2.4, 4, 3)),
+    ],
+)
+def test_a_second_process_of_the_client_takes_no_core_from_a_server(here, idle, first, second):
+    ladder = [Rung(concurrency=2000), Rung(concurrency=2048)]
+    asked = Objective(ladder=ladder, input_tokens=16, output_tokens=8)
+    course = course_of("http://127.0.0.1:1", asked, client_idle_cores=idle)
+    assert measure._plan(course, 0, here=here).processes == first
+    played = Played(timings=(), start_s=0.0, end_s=1.0)
+    course.rungs.append(measure._judged(course, ladder[0], played, NOTHING_SEEN))
+    assert measure._plan(course, 1, here=here).processes == second
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_the_cores_of_the_client_are_seen_wherever_the_server_is(here):
+    async def seen() -> tuple[Seen, MachineUse]:
+        with measure._observing(Subject(here=here)) as observers:
+            await observers.seen(0.0, 0.0)  # once both look
+            since_s = time.perf_counter()
+            await asyncio.sleep(0.1)
+            return await observers.seen(since_s, time.perf_counter())
+
+    of_server, client = asyncio.run(seen())
+    assert client.host_cpu_share is not None
+    assert (of_server.machine.host_cpu_share is not None) == here
+
+
+@pytest.mark.parametrize("void", [True, False])
+def test_a_rung_that_is_worth_nothing_breaks_no_limit(monkeypatch, void):
+    found = [Doubt.of("drift", "1", 0.5, 0.05, "it drifted", "Wait.", voids=void)]
+    monkeypatch.setattr(measure, "doubts", lambda *_: found)
+    rung = Rung(concurrency=1)
+    asked = Objective(ladder=[rung], input_tokens=16, output_tokens=8, slos=["output_tok_s >= 5"])
+    course = course_of("http://127.0.0.1:1", asked)
+    judged = measure._judged(course, rung, Played(timings=(), start_s=0, end_s=1), NOTHING_SEEN)
+    assert judged.breaches == ([] if void else ["output_tok_s >= 5 at 1: found 0"])
 
 
 @pytest.mark.parametrize("fault", ["503", "reset"])
@@ -194,7 +242,8 @@ def test_a_server_that_fails_under_load_is_measured_invalid(
     assert (code, found["valid"]) == (5, False)
     assert " requests failed (100.0%, at most 1% may), the first with: " in found["reasons"][0]
     assert found["not_played"] == ["4"]
-    assert found["reasons"][-1] == "nobody answers: 4 of the ladder not measured"
+    assert found["ended"] == "every request failed"
+    assert found["reasons"][-1] == "every request failed, so 4 was not played"
 
 
 def test_a_server_that_answers_short_is_measured_invalid(truth, objective, typed, patient):
@@ -384,18 +433,11 @@ def test_a_void_rung_is_measured_once_more_and_both_are_told(
 
 
 def test_what_serves_is_found_by_who_listens_with_all_that_began_with_it(truth):
-    def found(url: str) -> Found:
-        target = Target(base_url=url, api="completions", model="m", key="sk-1")
-        return Found(
-            target=target, engine=None, facts=EngineFacts(), rehearsal=False, recorded=True,
-            longest=None, asked=None,
-        )  # fmt: skip
-
-    here = subject_of(found(truth))
+    here = subject_of(server_at(truth))
     assert (here.here, here.gpus, here.names, here.key) == (True, None, None, "sk-1")
     assert os.getpid() in here.roots  # who started the server stands in its group
     assert any("tests.truth_server" in processes.command_line(pid) for pid in here.roots)
-    elsewhere = subject_of(found("http://192.0.2.1:8000"))
+    elsewhere = subject_of(server_at("http://192.0.2.1:8000"))
     assert (elsewhere.here, elsewhere.roots) == (False, ())
 
 
@@ -425,14 +467,15 @@ def test_ctrl_c_keeps_what_was_measured_and_exits_130(truth, tmp_path):
     )  # fmt: skip
     assert done.stderr is not None
     for line in done.stderr:
-        if line.startswith("at 1: "):
+        if line.startswith("at 4: "):  # the one before is whole, measured once more or not
             break
     done.send_signal(signal.SIGINT)
     out, err = done.communicate(timeout=PATIENCE_S)
     assert done.returncode == 130
-    assert err == "interrupted; what is above was measured before\n"
+    assert err.endswith("interrupted; what is above was measured before\n")
     found = json.loads(out)
     assert found["ended"] == "interrupted"
     assert len(found["rungs"]) + len(found["not_played"]) == 21
     assert found["rungs"][0]["measurement"]["requests_completed"] > 0
     assert found["reasons"][-1].startswith("interrupted: ")
+    assert found["reasons"][-1].endswith(" and 23 were not played")

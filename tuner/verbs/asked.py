@@ -1,12 +1,13 @@
 """What `tuner measure` plays: a file, a few options in place of one, or options over one."""
 
+import math
 import resource
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuner.definitions.models import Objective, Rung
+from tuner.definitions.models import MAX_CONCURRENCY, MAX_TOKENS, Objective, Rung
 from tuner.definitions.trace import Trace
 from tuner.definitions.validation import Lengths, lengths_of, load_objective
 from tuner.errors import TunerError
@@ -72,8 +73,9 @@ def asked(path: Path | None, options: Options) -> Asked:
     """What is to be played.
 
     Raises DefinitionError for a wrong file, TunerError for options that contradict each other or
-    the file.
+    the file, or are beyond what a file may say.
     """
+    _refuse_beyond(options)
     objective, _, trace = (DEFAULT, (), None) if path is None else load_objective(path)
     changes: dict[str, Any] = {}
     ladder = _ladder(objective, options)
@@ -91,6 +93,22 @@ def asked(path: Path | None, options: Options) -> Asked:
         changes["window_s"] = options.window_s
     changed = objective.model_copy(update=changes | given)
     return Asked(objective=changed, lengths=lengths_of(changed, trace), trace=trace)
+
+
+def _refuse_beyond(options: Options) -> None:
+    """Raises TunerError for a number that no objective could have."""
+    given = (
+        ("--concurrency", options.concurrency, MAX_CONCURRENCY),
+        ("--request-rate", options.request_rate, MAX_CONCURRENCY),
+        ("--input-tokens", filter(None, [options.input_tokens]), MAX_TOKENS),
+        ("--output-tokens", filter(None, [options.output_tokens]), MAX_TOKENS),
+    )
+    for name, numbers, most in given:
+        for number in numbers:
+            if number > most:
+                raise TunerError(f"{name}: found {number}, expected at most {most}")
+    if options.window_s is not None and not math.isfinite(options.window_s):
+        raise TunerError(f"--window: found {options.window_s}, expected a number of seconds")
 
 
 def _ladder(objective: Objective, options: Options) -> list[Rung]:

@@ -2,8 +2,8 @@
 
 import logging
 import secrets
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -16,11 +16,12 @@ from tuner.definitions.validation import Lengths
 from tuner.definitions.workload import Workload, workload
 from tuner.frozen import Frozen
 from tuner.load import Api, Played, RungPlan, play, run
+from tuner.measuring.machine import MachineUse
 from tuner.measuring.measurement import RungMeasurement, measure
 from tuner.measuring.observed import Doubt, Observed
 from tuner.measuring.validity import doubts
 from tuner.night.heeding import heeded, idle_cores
-from tuner.observers.observer import Observer, Seen, beside
+from tuner.observers.observer import Observer, Seen, Subject, beside
 from tuner.verbs.asked import NONE, Options, asked
 from tuner.verbs.explain import EngineName
 from tuner.verbs.neighbours import subject_of
@@ -28,10 +29,13 @@ from tuner.verbs.servers import Found, find, key_of
 from tuner.verdicts.score import slo_breaches
 from tuner.views.machine import unobserved
 
+Ended = Literal["whole", "interrupted", "every request failed"]
+"""How a measurement came to its end: two of these leave rungs that were not played."""
+
 
 class MeasuredRung(Frozen):
-    """One rung: its numbers, what the load generator saw of itself, what speaks against them; and
-    the `first` attempt at it, where that was void."""
+    """One rung: its numbers, what the load generator saw of itself, what speaks against them; the
+    limits that it broke, none where it is void; and the `first` attempt at it, where that was."""
 
     measurement: RungMeasurement
     observed: Observed
@@ -65,7 +69,7 @@ class Measured(Frozen):
     prompt_seed: int
     rungs: list[MeasuredRung]
     not_played: list[str]
-    ended: Literal["whole", "interrupted", "nobody answers"]
+    ended: Ended
     notes: list[str]
     valid: bool
     reasons: list[str]
@@ -97,7 +101,8 @@ class Listener(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class _Course:
-    """What was measured so far: kept whatever interrupts the rest."""
+    """What was measured so far: kept whatever interrupts the rest. `client_idle_cores` are those of
+    this machine that nobody used while the last rung was played."""
 
     server: Found
     objective: Objective
@@ -106,7 +111,8 @@ class _Course:
     prompt_seed: int
     gpus: int
     rungs: list[MeasuredRung] = field(default_factory=list)
-    ended: Literal["whole", "interrupted", "nobody answers"] = "whole"
+    client_idle_cores: float = 0.0
+    ended: Ended = "whole"
 
 
 def measure_server(
@@ -162,39 +168,64 @@ def _said_once() -> Iterator[None]:
 
 async def _climb(course: _Course, listener: Listener) -> None:
     ladder = course.objective.ladder
-    with Observer(subject_of(course.server)) as observer:
+    with _observing(subject_of(course.server)) as observers:
         for index in range(len(ladder)):
-            measured = await _believed(course, observer, index, listener)
+            measured = await _believed(course, observers, index, listener)
             course.rungs.append(measured)
-            if _silent(measured):
-                course.ended = "nobody answers" if index + 1 < len(ladder) else "whole"
+            if _all_failed(measured):
+                course.ended = "every request failed" if index + 1 < len(ladder) else "whole"
                 return
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Observers:
+    """Who observes the server, and who this machine, which is the client's: one and the same where
+    the server is `here`."""
+
+    here: bool
+    server: Observer
+    client: Observer
+
+    async def seen(self, since_s: float, until_s: float) -> tuple[Seen, MachineUse]:
+        """What was seen of the server in a window that is over, and of this machine."""
+        seen = await self.server.seen(since_s, until_s)
+        if self.here:
+            return seen, seen.machine
+        return seen, (await self.client.seen(since_s, until_s)).machine
+
+
+@contextmanager
+def _observing(subject: Subject) -> Iterator[_Observers]:
+    with ExitStack() as stack:
+        server = stack.enter_context(Observer(subject))
+        client = server if subject.here else stack.enter_context(Observer(Subject()))
+        yield _Observers(here=subject.here, server=server, client=client)
+
+
 async def _believed(
-    course: _Course, observer: Observer, index: int, listener: Listener
+    course: _Course, observers: _Observers, index: int, listener: Listener
 ) -> MeasuredRung:
     """A rung, measured once more where its numbers are void, as what speaks against them asks."""
-    plan = _plan(course, index)
-    first = await _play(course, observer, index, plan, listener)
-    if _silent(first) or not first.void:
+    plan = _plan(course, index, here=observers.here)
+    first = await _play(course, observers, index, plan, listener)
+    if _all_failed(first) or not first.void:
         return first
     listener.again(index)
     plan = heeded(
         plan,
         first.doubts,
         rungs=len(course.objective.ladder),
-        idle_cores=idle_cores(first.measurement),
+        idle_cores=course.client_idle_cores,
     )
-    second = await _play(course, observer, index, plan, listener)
+    second = await _play(course, observers, index, plan, listener)
     return second.model_copy(update={"first": first})
 
 
-def _silent(rung: MeasuredRung) -> bool:
+def _all_failed(rung: MeasuredRung) -> bool:
     return rung.measurement.output_tok_s == 0 and rung.measurement.requests_failed > 0
 
 
-def _plan(course: _Course, index: int) -> RungPlan:
+def _plan(course: _Course, index: int, *, here: bool) -> RungPlan:
     trace = course.trace
     plan = RungPlan.of(
         course.objective,
@@ -204,26 +235,28 @@ def _plan(course: _Course, index: int) -> RungPlan:
         texts=() if trace is None else trace.texts,
         offsets_s=(trace and trace.offsets_s) or (),
     )
-    return replace(plan, processes=min(plan.processes, _processes(course.rungs)))
+    return replace(plan, processes=_processes(course, plan.processes, here=here))
 
 
-def _processes(rungs: Sequence[MeasuredRung]) -> int:
-    """How many may play the next rung: the server is not pinned, and has the cores that it wants
-    before the client has a second one."""
-    if not rungs:
-        return 1
-    return rungs[-1].observed.processes + int(idle_cores(rungs[-1].measurement))
+def _processes(course: _Course, wanted: int, *, here: bool) -> int:
+    """How many play the next rung: a server that is here is not pinned, and has the cores that it
+    wants before the client has a second one; so has, once it was seen, whoever else works here."""
+    if course.rungs:
+        return min(wanted, course.rungs[-1].observed.processes + int(course.client_idle_cores))
+    return 1 if here else wanted
 
 
 async def _play(
-    course: _Course, observer: Observer, index: int, plan: RungPlan, listener: Listener
+    course: _Course, observers: _Observers, index: int, plan: RungPlan, listener: Listener
 ) -> MeasuredRung:
     listener.started(index, plan.warmup_s + plan.window_s)
     played = await play(
         course.server.target, plan, progress=lambda left_s: listener.window(index, left_s)
     )
-    seen = await observer.seen(*played.real_s)
+    seen, client = await observers.seen(*played.real_s)
     rung = _judged(course, course.objective.ladder[index], played, seen)
+    of_client = rung.measurement.model_copy(update={"machine": client})
+    course.client_idle_cores = idle_cores(of_client)
     listener.ended(rung)
     return rung
 
@@ -247,11 +280,14 @@ def _judged(course: _Course, rung: Rung, played: Played, beheld: Seen) -> Measur
     measured = measured.model_copy(update=beside(beheld, measured))
     seen = played.observed()
     only_this = course.objective.model_copy(update={"ladder": [rung]})
+    against = doubts(measured, seen, limits)
+    void = any(doubt.voids for doubt in against)  # of numbers worth nothing none breaks a limit
+    broken = () if void else slo_breaches([measured], only_this)
     return MeasuredRung(
         measurement=measured,
         observed=seen,
-        doubts=doubts(measured, seen, limits),
-        breaches=[str(breach) for breach in slo_breaches([measured], only_this)],
+        doubts=against,
+        breaches=[str(breach) for breach in broken],
     )
 
 
@@ -281,12 +317,21 @@ def _measured(course: _Course) -> Measured:
     )
 
 
-def _reasons(rungs: Sequence[MeasuredRung], ladder: Sequence[str], ended: str) -> list[str]:
+def _reasons(rungs: Sequence[MeasuredRung], ladder: Sequence[str], ended: Ended) -> list[str]:
     found = [str(doubt) for rung in rungs for doubt in rung.doubts if doubt.voids]
-    left = ", ".join(ladder[len(rungs) :])
+    left = ladder[len(rungs) :]
     if left:
-        found.append(f"{ended}: {left} of the ladder not measured")
+        were = "was" if len(left) == 1 else "were"
+        said = " and ".join(filter(None, (", ".join(left[:-1]), left[-1])))
+        found.append(f"{_WHY_LEFT[ended]} {said} {were} not played")
     return found
+
+
+_WHY_LEFT: Mapping[Ended, str] = {
+    "interrupted": "interrupted:",
+    "every request failed": "every request failed, so",
+    "whole": "",
+}
 
 
 def _broken(rung: MeasuredRung) -> str:
