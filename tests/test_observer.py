@@ -190,6 +190,25 @@ def test_an_observer_that_was_killed_costs_its_numbers_alone() -> None:
     )
 
 
+def test_an_observer_that_does_not_die_of_a_kill_is_left_and_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(observer_module, "_END_S", 0.1)
+    with Observer(Subject()) as observer:
+        process = observer._process
+        assert process is not None
+        os.kill(process.pid, signal.SIGSTOP)
+        kill = process.kill
+        monkeypatch.setattr(process, "kill", lambda: None)
+        late = threading.Timer(5.0, kill)  # who waits without a limit comes back, too late
+        late.start()
+    late.cancel()
+    assert process.returncode is None
+    assert f"the observer (process {process.pid}) is alive" in caplog.text
+    kill()
+    process.wait()
+
+
 def test_a_late_answer_is_of_no_later_window(monkeypatch: pytest.MonkeyPatch) -> None:
     async def late() -> tuple[Seen, Seen, float, list[float]]:
         with Observer(Subject(), every_s=60.0) as observer:

@@ -57,7 +57,14 @@ def test_without_a_counter_energy_is_the_mean_power_over_the_window() -> None:
 
 
 def test_a_counter_that_was_not_seen_up_to_the_edges_is_drawn_out_to_them() -> None:
-    assert used(look(12.0, gpu(100.0)), look(17.0, gpu(600.0))).energy_j == pytest.approx(1000.0)
+    assert used(look(10.5, gpu(80.0)), look(19.7, gpu(1000.0))).energy_j == pytest.approx(1000.0)
+
+
+def test_a_counter_that_was_seen_for_a_part_of_the_window_says_nothing_of_the_rest() -> None:
+    looks = [look(at_s, gpu(joules, power_w=None)) for at_s, joules in ((12.0, 0.0), (20.5, 850.0))]
+    use = used(*looks)
+    assert (use.energy_j, use.power_w, use.host_cpu_share) == (None, None, None)
+    assert (use.swapped_bytes_s, use.memory_stall_share) == (None, None)
 
 
 def test_a_counter_that_began_anew_says_nothing() -> None:
@@ -129,6 +136,18 @@ def test_an_engine_is_counted_over_its_ranks() -> None:
     assert [load.kv_usage_mean, load.kv_usage_max] == pytest.approx([0.4, 0.5])
     assert load.preempted == 10
     assert load.prefix_found_share == pytest.approx(0.1)
+
+
+def test_events_that_nobody_saw_are_not_made_up() -> None:
+    looks = [counted(10.5, 1.0, 0.0, 0.0), counted(19.7, 1.0, 9.0, 276.0)]
+    load = engine_load(Told(looks, []), NAMES, since_s=10.0, until_s=20.0)
+    assert load is not None
+    assert load.preempted == 9
+    assert load.prefix_found_share == pytest.approx(0.3)
+    looks = [counted(14.0, 1.0, 0.0, 0.0), counted(20.0, 1.0, 9.0, 276.0)]
+    load = engine_load(Told(looks, []), NAMES, since_s=10.0, until_s=20.0)
+    assert load is not None
+    assert (load.preempted, load.prefix_found_share) == (None, None)
 
 
 def test_an_engine_that_does_not_say_who_waits_has_no_load() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import select
 import subprocess
 import sys
@@ -20,11 +21,14 @@ from tuner.measuring.measurement import EngineLoad, RungMeasurement
 from tuner.observers.summing import engine_load, machine_use
 from tuner.observers.watcher import Told, Watched, told
 
+logger = logging.getLogger(__name__)
+
 EVERY_S = 1.0
 LEAST_S = 0.1
 """Between two looks of a rehearsal, whose windows may be shorter than a second."""
 _ANSWER_S = 10.0
 _END_S = 5.0
+"""How long it may take to end of itself, and then of SIGKILL."""
 _BOOT = "import sys; sys.path.append(sys.argv[1]); from tuner.observers.watcher import main; main()"
 _GONE = "the observer does not answer: nothing observed"
 
@@ -103,8 +107,7 @@ class Observer:
         try:
             process.wait(_END_S)
         except subprocess.TimeoutExpired:  # it hangs inside a driver
-            process.kill()
-            process.wait()
+            _kill(process)
 
     async def seen(self, since_s: float, until_s: float) -> Seen:
         """What was seen in a window that is over, by `time.perf_counter`."""
@@ -152,6 +155,20 @@ class Observer:
             self._unread += piece
         line, _, self._unread = self._unread.partition(b"\n")
         return line
+
+
+def _kill(process: "subprocess.Popen[bytes]") -> None:
+    """Kill it; one that does not die of that is said, and left: a launch does not wait for it."""
+    process.kill()
+    try:
+        process.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        logger.warning(
+            "the observer (process %d) is alive %.0f s after SIGKILL and left behind: it hangs"
+            " inside a driver, look at dmesg",
+            process.pid,
+            _END_S,
+        )
 
 
 def _watched(subject: Subject, every_s: float) -> Watched:

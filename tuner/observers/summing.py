@@ -13,12 +13,16 @@ from tuner.observers.watcher import Look, Told
 
 Counted = Callable[[Look], float | None]
 
+LEAST_COVERED = 0.9
+"""The share of a window that must lie between looks at a count: nobody saw the rest."""
+
 
 def machine_use(told: Told, *, since_s: float, until_s: float) -> MachineUse:
     """What the machine did in the window [since_s, until_s], in real seconds.
 
     What counts up (energy, core time, swap, waiting for memory) is interpolated at the window's
-    edges between the looks around them; what is of a moment is averaged over the looks inside, or
+    edges between the looks around them, and unknown where it was seen for too little of the window;
+    what is of a moment is averaged over the looks inside, or
     taken from the last one where none is inside.
     """
     window = _Window(told.looks, since_s, until_s)
@@ -64,7 +68,7 @@ def engine_load(
     if not running or len(queued) != len(running):
         return None
     usage = window.values(_named(names.kv_usage, fmean))
-    preempted = window.counted(_named(names.preempted, sum))
+    preempted = window.events(_named(names.preempted, sum))
     return EngineLoad(
         running_mean=fmean(running),
         running_max=max(running),
@@ -75,7 +79,7 @@ def engine_load(
         kv_usage_max=max(usage) if usage else None,
         preempted=None if preempted is None else round(preempted),
         prefix_found_share=_ratio(
-            window.counted(_named(names.found, sum)), window.counted(_named(names.looked_up, sum))
+            window.events(_named(names.found, sum)), window.events(_named(names.looked_up, sum))
         ),
     )
 
@@ -107,14 +111,25 @@ class _Window:
         return min(self.values(counted), default=None)
 
     def counted(self, counted: Counted) -> float | None:
-        """By how much a count grew from the window's start to its end; None where it was not seen
-        twice, or began anew."""
+        """By how much a quantity grew from the window's start to its end, at the pace of the part
+        that was seen; None where that is too little of the window, or it began anew."""
+        grew, covered_s = self._grew(counted)
+        return None if grew is None else grew * self.length_s / covered_s
+
+    def events(self, counted: Counted) -> float | None:
+        """How many events were counted in the part of the window that was seen: what happened
+        beside it is never made up. None where that part is too small, or the count began anew."""
+        return self._grew(counted)[0]
+
+    def _grew(self, counted: Counted) -> tuple[float | None, float]:
+        """By how much a count grew in so many seconds of the window."""
         seen = [(look.at_s, v) for look in self._looks if (v := counted(look)) is not None]
         if len(seen) < 2 or any(after < before for (_, before), (_, after) in pairwise(seen)):
-            return None
-        grew = _at(seen, self._until_s) - _at(seen, self._since_s)
+            return None, 0.0
         covered_s = min(seen[-1][0], self._until_s) - max(seen[0][0], self._since_s)
-        return grew * self.length_s / covered_s if covered_s > 0 else None
+        if covered_s <= 0 or covered_s < LEAST_COVERED * self.length_s:
+            return None, 0.0
+        return _at(seen, self._until_s) - _at(seen, self._since_s), covered_s
 
     def throttled(self) -> dict[Throttle, float]:
         """The share of the looks at which a GPU gave each reason."""
