@@ -113,6 +113,14 @@ def test_the_time_in_which_nobody_looked_does_not_count():
     assert one.passes(120).startswith("no sign of life for 12")
 
 
+def test_a_short_stall_is_no_switch_that_turns_the_rule_off():
+    """Looks are a tenth of a second apart: longer than a tenth of the stall."""
+    patience = Patience(engine="vllm", begun_s=0.0, stall_s=0.5)
+    idle = Work(cpu_s=0.0, read_bytes=0.0)
+    found = [patience.look(Look(now_s=n / 10, work=idle)) for n in range(1, 10)]
+    assert [bool(said) for said in found] == [False] * 5 + [True] * 4
+
+
 def test_the_phases_are_those_of_the_log_in_one_direction():
     one = Started("vllm")
     one.passes(12, cores=1.0)
@@ -169,6 +177,13 @@ def test_nothing_is_missed_while_nothing_was_asked():
     assert one.passes(10, every_s=1.0) == ""
     assert one.passes(3600, under_way=0) == ""
     assert one.passes(119) == ""
+
+
+def test_a_short_stall_is_no_switch_that_turns_the_rule_off_under_load_either():
+    pulse = Pulse(begun_s=0.0, stall_s=0.5)
+    assert pulse.look(0.1, 8, 8) == ""
+    found = [pulse.look(n / 10, 8, 8) for n in range(2, 11)]
+    assert [bool(said) for said in found] == [False] * 5 + [True] * 4
 
 
 def test_a_client_that_was_frozen_starts_to_wait_anew():

@@ -160,6 +160,51 @@ def test_the_wait_ends_with_the_first_fatal_line_and_the_log_is_read_on(tmp_path
     raise AssertionError(took_s)
 
 
+class Between:
+    """A server that prints only between two looks, when it is asked whether it is lost."""
+
+    def __init__(self, *prints):
+        self.prints, self.reads = list(prints), 0
+        self.port = 0
+
+    def log_since(self, offset):
+        self.reads += 1
+        if self.reads % 2 or not self.prints:
+            return "", offset
+        line = self.prints.pop(0)
+        return line, offset + len(line)
+
+    def log_bytes(self):
+        return 0
+
+    def work(self):
+        return None
+
+    def listening(self):
+        return False
+
+    def exit_code(self):
+        return None if self.prints else 1
+
+
+@pytest.mark.parametrize("last", ["bye\n", DOOM + "\n"])
+def test_no_line_of_a_start_is_kept_from_who_tells_its_phase(last):
+    server: Any = Between("Load weight begin.\n", f"Capture cuda graph begin.\n{last}")
+    watch: Any = Watch([server])
+    assert not asyncio.run(watch.ready(Answers(), [None], 60))
+    assert list(watch.phase_s) == ["starting", "loading", "capturing"]
+
+
+def test_what_is_logged_under_load_is_not_kept():
+    one: Any = Between(*(f"line {n}\n" for n in range(100)))
+    watched: Any = Watch([one])._watched[0]
+    one.listening = lambda: True
+    assert asyncio.run(watched.ready(Answers(), None, time.monotonic() + 60))
+    while one.prints:
+        watched.lost()
+    assert watched._unheard == ""
+
+
 def test_work_on_a_healthy_server_comes_through(serve):
     server = serve(60, "", 60)
 

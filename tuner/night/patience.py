@@ -21,7 +21,11 @@ _SILENT: Mapping[Phase, float] = {"starting": 10, "loading": 10, "capturing": 10
 listens, and all of it together may take no longer, whatever it says."""
 _BLINK = 0.1
 """Times the stall: who did not look for longer was frozen, and saw nothing stand still."""
-_FIRST_TOKEN = 2.5
+_SHORTEST_BLINK_S = 1.0
+"""Whatever the stall: looks are a tenth of a second apart, and were each of them forgiven nobody
+would ever be silent."""
+FIRST_TOKEN = 2.5
+"""Times the stall."""
 _GAPS = 5
 _CORES = 0.1
 """Less than this of one core, over all processes together, is what waiting takes."""
@@ -157,7 +161,7 @@ class Pulse:
             return ""
         limit_s = max(self.stall_s, _GAPS * self._gap_s)
         if not self._pieces:
-            limit_s = _FIRST_TOKEN * self.stall_s
+            limit_s = FIRST_TOKEN * self.stall_s
         if gap_s <= limit_s:
             return ""
         return f"no token from any of {under_way} streams for {gap_s:.0f} s"
@@ -165,7 +169,7 @@ class Pulse:
 
 def _missed(passed_s: float, stall_s: float) -> float:
     """How long nobody looked."""
-    return passed_s if passed_s > _BLINK * stall_s else 0.0
+    return passed_s if passed_s > max(_BLINK * stall_s, _SHORTEST_BLINK_S) else 0.0
 
 
 def _body(line: str) -> str:

@@ -113,6 +113,8 @@ class _Watched:
         self._patience: Patience | None = None
         self._work = _Sampled(server.work, stall_s / _WORK_LOOKS)
         self._read = 0
+        self._unheard = ""
+        self._waits = False
         self._doomed = False
         self.heard = ""
         self.stalled = ""
@@ -124,13 +126,15 @@ class _Watched:
 
     async def ready(self, engine: Engine, http: Http, deadline: float) -> bool:
         """Wait until it generates; False once it is doomed or silent, or its time is up."""
-        self._patience = Patience(engine.name, time.monotonic(), self._stall_s)
+        self._patience, self._waits = Patience(engine.name, time.monotonic(), self._stall_s), True
         while time.monotonic() < deadline and not self._given_up():
             if self._server.listening() and await self._answers(engine, http, deadline):
                 self._look(listens=True)
+                self._waits = False
                 return True
             await asyncio.sleep(POLL_S)
         if self.lost():
+            self._look(listens=False)  # what it said last may be of a later phase
             await self.drained()
         return False
 
@@ -157,21 +161,24 @@ class _Watched:
 
     def lost(self) -> bool:
         """Whether it has exited, or its log holds a line after which it will."""
-        self._lines()
+        self._read_on()
         return self._doomed or self._server.exit_code() is not None
 
-    def _lines(self) -> str:
+    def _read_on(self) -> None:
+        """Read what is new in its log, and keep it for who looks at its start."""
         if self._doomed:
-            return ""
+            return
         text, self._read = self._server.log_since(self._read)
         self._doomed = fatal_line(text) is not None
-        return text
+        if self._waits:
+            self._unheard += text
 
     def _look(self, *, listens: bool) -> str:
         """Why it is waited for no longer, empty while it is."""
         if self._patience is None:
             return ""
-        lines = self._lines()
+        self._read_on()
+        lines, self._unheard = self._unheard, ""
         return self._patience.look(
             Look(
                 now_s=time.monotonic(),
