@@ -91,3 +91,21 @@ def test_a_percentile_of_too_few_requests_neither_passes_nor_fails(trial):
         "percentiles",
         "percentiles",
     ]
+
+
+def test_a_server_that_is_slower_than_the_window_is_not_taken_for_a_dead_one(trial, monkeypatch):
+    """Its first token comes after a minute, in the longer window of the second attempt."""
+    objective = OBJECTIVE.model_copy(
+        update={"ladder": OBJECTIVE.ladder[:1], "window_s": 30.0, "output_tokens": 4}
+    )
+    monkeypatch.setattr("tuner.night.playing.continuing", lambda *_: None)  # it takes minutes
+    table = [{"concurrency": 1, "output_tok_s": 4 / 106, "ttft_ms": 105_000.0}]
+    record = trial.run({"table": table, "time_scale": 100}, objective=objective, lengths=((16, 4),))
+    assert record.failure is None
+    assert record.outcome == "invalid"
+    first, second = record.invalid
+    assert "no token in a window of 30 s" in [doubt.said for doubt in first.doubts if doubt.voids]
+    assert first.output_tok_s == 0
+    assert second.output_tok_s > 0
+    assert second.window_s == pytest.approx(60, rel=0.1)
+    assert "silence" not in {doubt.rule for doubt in second.doubts}

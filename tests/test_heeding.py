@@ -14,6 +14,7 @@ from tuner.measuring.measurement import measure
 from tuner.measuring.observed import Doubt
 from tuner.measuring.validity import RULES
 from tuner.night.heeding import heeded, idle_cores
+from tuner.night.silence import SILENCE
 
 PLAN = RungPlan(
     concurrency=4,
@@ -39,13 +40,14 @@ def doubt(rule: str, **more: Any) -> Doubt:
         (["client_cpu"], {"processes": 2}),
         (["together"], {"processes": 2}),
         (["client_wait", "lateness"], {}),
+        ([SILENCE], {"warmup_s": 10.0, "window_s": 20.0}),
         (["drift", "percentiles"], {"warmup_s": 10.0, "window_s": 20.0}),
         (["memory"], {}),
     ],
 )
 def test_it_changes_what_was_doubted_and_never_repeats_a_prompt(rules, changed):
     again = heeded(PLAN, [doubt(rule) for rule in rules], rungs=3, idle_cores=1.5)
-    assert {rule.__name__ for rule in RULES} >= set(rules)
+    assert {SILENCE, *(rule.__name__ for rule in RULES)} >= set(rules)
     for name in ("warmup_s", "window_s", "processes"):
         assert getattr(again, name) == changed.get(name, getattr(PLAN, name))
 

@@ -139,6 +139,16 @@ def test_what_was_not_compared_does_not_win_yet():
     assert found.finalists[0].refused == "its output was not compared with the baseline's yet"
 
 
+def test_why_a_configuration_was_not_compared_is_its_own_reason():
+    records = night(None)
+    why = {3: "trial 3 could not be scored: no score", 9: "trial 9 could not be scored: refused"}
+    records[5] = records[5].model_copy(update={"not_scored": why, "not_compared": "of its own"})
+    found = conclusion(records, OBJECTIVE, "base")
+    assert found.finalists[0].refused == (
+        "its output was not compared with the baseline's yet: trial 3 could not be scored: no score"
+    )
+
+
 def test_where_nothing_of_the_baseline_can_be_held_against_it_a_distance_is_no_judgement():
     """Its own launches gave no usable continuation: how far it may be is not known."""
     records = [r.model_copy(update={"rescored": {}}) if r.number < 3 else r for r in night(0.8)]

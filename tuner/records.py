@@ -54,7 +54,8 @@ class TrialRecord(Frozen):
     judges the answers at each level; older records have one `quality` for all of them.
     `continuations` is what the fixed passages were continued with under load; `rescored` is how
     far, by the scores of this launch of the baseline, what trials said is from its own (trial → a
-    distance for each level); `not_compared` why one or the other could not be had.
+    distance for each level), `not_scored` why it could not score one; `not_compared` why its own
+    output could not be had or scored.
     """
 
     schema_number: int = SCHEMA
@@ -75,6 +76,7 @@ class TrialRecord(Frozen):
     quality_at: dict[Level, OutputQuality] = {}
     continuations: list[Continuation] = []
     rescored: dict[int, list[Distance]] = {}
+    not_scored: dict[int, str] = {}
     not_compared: str = ""
     failure: Failure | None = None
     pruned_because: str | None = None

@@ -1,7 +1,8 @@
 """The rungs of a launch, one after another: play, measure, judge, and stop early without hope.
 
 A rung whose numbers are void is measured once more, as what speaks against them asks for. Void
-again it ends the ladder: the launch says nothing, of whichever configuration.
+again it ends the ladder: the launch says nothing, of whichever configuration, unless a server that
+was asked gave no token in either window.
 """
 
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from tuner.night.course import Course, Serving, TrialNote, TrialOrder
 from tuner.night.heeding import heeded, idle_cores
 from tuner.night.playing import judged, of_each, plan_of, played_rung
 from tuner.night.requests import keep_requests
+from tuner.night.silence import silent
 from tuner.verdicts.score import hopeless
 
 ATTEMPTS = 2
@@ -40,6 +42,7 @@ async def _believed(
 ) -> RungMeasurement | None:
     """The rung's numbers once they may be believed; None where the ladder ends here."""
     rung, plan = order.objective.ladder[index], plan_of(order, index)
+    mute = set(range(order.replicas.launched))
     for attempt in range(ATTEMPTS):
         note(TrialNote(number=order.number, phase="rung", at=rung.said, again=attempt > 0))
         played = await serving.watch.unless_doomed(played_rung(order, serving, course, index, plan))
@@ -53,6 +56,7 @@ async def _believed(
             return None
         if not measured.void:
             return measured
+        mute &= silent(played, order.replicas.launched)
         course.invalid.append(measured)
         note(TrialNote(number=order.number, phase="rung", at=rung.said, rung=measured))
         plan = heeded(
@@ -62,6 +66,10 @@ async def _believed(
             idle_cores=idle_cores(measured),
         )
     course.outcome = "invalid"
+    if mute:
+        last_s = course.invalid[-1].window_s
+        said = f"no token in {ATTEMPTS} windows at {rung.said}, the last of {last_s:.3g} s"
+        course.silent(min(mute), said)
     return None
 
 
@@ -95,15 +103,17 @@ def _hopeless(order: TrialOrder, course: Course) -> bool:
 def _judge(
     order: TrialOrder, course: Course, rung: Rung, parts: Mapping[int, RungMeasurement]
 ) -> None:
-    """What the answers of servers that live say against them."""
+    """What the answers of servers that live say against them. That none came within a window says
+    nothing: the first of a slow server may take longer, and one of several may not be asked."""
     usual = order.baseline_quality.get(rung.level, OutputQuality())
     fault = wrong_output(course.quality_at[rung.level], usual)
-    silent = next((place for place, part in parts.items() if part.output_tok_s == 0), None)
+    refuses = next(
+        (place for place, part in parts.items() if part.requests_failed and not part.output_tok_s),
+        None,
+    )
     if fault:
         course.outcome, course.failure = "failed", wrong(order.launch, order.nearest, fault)
-    elif silent is not None:
-        course.outcome, course.failed_replica = "failed", silent
-        error = parts[silent].first_error
-        if error:
-            words = f"every request failed: {error}"
-            course.failure = refused(order.launch, words, phase="serving", advice=_ASK_IT)
+    elif refuses is not None:
+        course.outcome, course.failed_replica = "failed", refuses
+        words = f"every request failed: {parts[refuses].first_error}"
+        course.failure = refused(order.launch, words, phase="serving", advice=_ASK_IT)

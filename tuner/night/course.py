@@ -84,6 +84,7 @@ class Course:
     quality_at: dict[float, OutputQuality] = field(default_factory=dict)
     continuations: list[Continuation] = field(default_factory=list)
     rescored: dict[int, list[Distance]] = field(default_factory=dict)
+    not_scored: dict[int, str] = field(default_factory=dict)
     not_compared: str = ""
     failure: Failure | None = None
     pruned_because: str | None = None
@@ -110,6 +111,11 @@ class Course:
         self.outcome = "failed"
         self.failed_replica = watch.failed
         self.heard, self.stalled = watch.heard, watch.stalled
+
+    def silent(self, place: int, why: str) -> None:
+        """A server that lives gives no token, window after window."""
+        self.outcome = "failed"
+        self.failed_replica, self.stalled = place, why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

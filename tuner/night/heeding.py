@@ -7,11 +7,12 @@ from dataclasses import replace
 from tuner.load import RungPlan
 from tuner.measuring.measurement import RungMeasurement
 from tuner.measuring.observed import Doubt
+from tuner.night.silence import SILENCE
 
 LONGER = 2
 """Times the warm-up or the window, where either was too short."""
-_SHORT_WARMUP = frozenset({"warm_up", "drift"})
-_SHORT_WINDOW = frozenset({"percentiles", "requests"})
+_SHORT_WARMUP = frozenset({"warm_up", "drift", SILENCE})
+_SHORT_WINDOW = frozenset({"percentiles", "requests", SILENCE})
 _FULL_CLIENT = frozenset({"client_cpu", "together"})
 """A client that only waits for a core has too few of them already: one process more would wait
 beside it."""
@@ -24,9 +25,9 @@ def heeded(
     spare.
 
     A server that had not settled gets a longer warm-up, a percentile of too few requests a longer
-    window, a client that fills its core one process more where there is a core for it. It is the
-    same load, at the same times; but no prompt of the first attempt is asked again: the server may
-    remember it.
+    window, one that gave no token both, a client that fills its core one process more where there
+    is a core for it. It is the same load, at the same times; but no prompt of the first attempt is
+    asked again: the server may remember it.
     """
     broken = {doubt.rule for doubt in doubts if doubt.voids}
     wants_more = bool(broken & _FULL_CLIENT) and idle_cores >= 1

@@ -9,6 +9,7 @@ from tuner.measuring.measurement import RequestTiming, RungMeasurement, measure
 from tuner.measuring.validity import trial_doubts
 from tuner.night.course import Course, Serving, TrialOrder
 from tuner.night.rescoring import continuing
+from tuner.night.silence import silences
 from tuner.observers.observer import beside
 
 
@@ -65,7 +66,11 @@ def judged(
         update={"flush": course.flush, "observed": seen, **beside(course.seen, measured)}
     )
     slos = [Slo.parse(text) for text in order.objective.limits_at(rung)]
-    return measured.model_copy(update={"doubts": trial_doubts(measured, seen, slos)})
+    doubts = [
+        *silences(measured, played, order.replicas.launched),
+        *trial_doubts(measured, seen, slos),
+    ]
+    return measured.model_copy(update={"doubts": doubts})
 
 
 def measured_by(order: TrialOrder, rung: Rung, played: Played) -> RungMeasurement:

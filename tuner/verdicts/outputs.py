@@ -68,8 +68,14 @@ class Outputs:
             return self._not_yet()
         if any(r.number in self.distances for r in launches):
             return ""
-        why = next((r.not_compared for r in launches if r.not_compared), "")
+        why = next(filter(None, map(self._why_not, launches)), "")
         return f"its output was not compared with the baseline's yet{f': {why}' if why else ''}"
+
+    def _why_not(self, launch: TrialRecord) -> str:
+        """Why a launch's output could not be had or scored, by what was said of it last."""
+        scorers = reversed(self._baseline)
+        said = (scorer.not_scored.get(launch.number, "") for scorer in scorers)
+        return launch.not_compared or next(filter(None, said), "")
 
     @property
     def unusable(self) -> str:
