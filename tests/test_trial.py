@@ -1,9 +1,13 @@
 """One launch over real rehearsal processes: every way it can end, and what its record says."""
 
+import asyncio
+import errno
 import gzip
 import json
+import logging
 import math
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -277,10 +281,14 @@ def test_one_that_dies_at_load_ends_the_set_with_its_cause(trial):
 
 
 def test_one_that_falls_silent_ends_the_set(trial):
-    record = trial.run({"hangs": second(trial, requests=12)}, replicas=PAIR, stall_s=5.0)
+    record = trial.run({"hangs": second(trial, requests=12)}, replicas=PAIR, stall_s=3.0)
     assert record.outcome == "failed"
     assert [rung.concurrency for rung in record.rungs] == [1]
     assert record.failure.phase == "serving"
+    assert record.failure.cause.startswith("no token in 2 windows at 8")
+    assert record.replicas.failed == 2
+    said = [doubt.said for attempt in record.invalid for doubt in attempt.doubts]
+    assert sum(one.startswith("no token from server 2 of 2 in a window of ") for one in said) == 2
 
 
 def test_what_one_of_a_set_refuses_are_failed_requests_of_the_set(trial):
@@ -324,3 +332,57 @@ def test_a_launch_that_fails_on_a_full_disk_is_the_hosts_failure(trial, monkeypa
     died = {"when": {"max-running-requests": 8}, "at": "weights", "log": "bye", "exit": "sigquit"}
     with pytest.raises(HostError, match="its disk is full, and the launch failed"):
         trial.run({"crashes": [died]}, flags={"max-running-requests": 8})
+
+
+ONE_RUNG = OBJECTIVE.model_copy(update={"ladder": OBJECTIVE.ladder[1:], "window_s": 10.0})
+
+
+@pytest.mark.parametrize("name", ["command.sh", "requests.jsonl.gz"])
+def test_a_file_that_cannot_be_written_is_named(trial, name):
+    (trial.folder / "trial" / name).mkdir(parents=True)
+    with pytest.raises(HostError, match=f"{name}: cannot be written: Is a directory") as found:
+        trial.run(objective=ONE_RUNG)
+    assert found.value.hint.startswith("Move away what is in its place")
+
+
+def test_a_host_without_room_for_a_process_is_not_said_to_be_unwritable(trial, monkeypatch):
+    def none(*_: Any, **__: Any) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("tuner.hosts.server.subprocess.Popen", none)
+    said = r"the supervisor of trial-0-\w+ could not be started: Resource temporarily unavailable"
+    with pytest.raises(HostError, match=said):
+        trial.run()
+
+
+@pytest.mark.parametrize(
+    ("raised", "found", "said"),
+    [
+        (OSError(errno.EMFILE, "Too many open files"), HostError, "has: Too many open files"),
+        (TimeoutError("a bug"), TimeoutError, "a bug"),
+    ],
+)
+def test_what_else_fails_is_called_what_it_is(trial, monkeypatch, raised, found, said):
+    def fails(*_: Any, **__: Any) -> None:
+        raise raised
+
+    monkeypatch.setattr("tuner.night.trial.started", fails)
+    with pytest.raises(found, match=said):
+        trial.run()
+
+
+def test_a_baseline_that_dies_while_it_scores_keeps_its_numbers_and_says_so(
+    trial, monkeypatch, caplog
+):
+    async def dies(order, serving, course):
+        os.kill(serving.servers[0].pid, signal.SIGKILL)
+        await asyncio.sleep(600)
+
+    monkeypatch.setattr("tuner.night.trial.rescore", dies)
+    with caplog.at_level(logging.WARNING):
+        record = trial.run(kind="baseline", objective=ONE_RUNG)
+    assert (record.outcome, record.failure) == ("completed", None)
+    assert record.not_compared.startswith("the baseline died while it scored: exited with code -9")
+    assert record.not_compared in caplog.text
+    other = trial.run(kind="search", objective=ONE_RUNG)
+    assert (other.outcome, other.not_compared) == ("completed", "")

@@ -19,7 +19,8 @@
 """
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -55,6 +56,21 @@ def remedy(error: OSError) -> str:
     if error.errno in (errno.EISDIR, errno.EEXIST, errno.ENOTDIR):
         return "Move away what is in its place"
     return "Give write access"
+
+
+@contextmanager
+def writing(path: object) -> Iterator[None]:
+    """Around nothing but the writing of a launch's files; `path` where the system names none.
+
+    Raises HostError where they cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise HostError(
+            f"{error.filename or path}: cannot be written: {error.strerror}",
+            hint=f"{remedy(error)}, then run again: the study continues.",
+        ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

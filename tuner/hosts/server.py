@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from tuner.errors import EngineError, HostError, LaunchLost
+from tuner.errors import EngineError, HostError, LaunchLost, writing
 from tuner.hosts import containers, leftovers, processes
 from tuner.hosts.containers import Container
 from tuner.hosts.job import JOB_VARIABLE, RUN_VARIABLE
@@ -107,15 +107,17 @@ class Server:
         process does: it is stopped when this process or the tuner that it works for dies in any
         way, or this one stays frozen for `lease_s`.
 
-        Raises HostError where the port is taken, the container runtime does not answer, or this
-        host has no room for it, LaunchLost where its supervisor was killed, EngineError where the
-        command cannot be executed.
+        Raises HostError where the port is taken, the container runtime does not answer, a folder
+        cannot be written, or this host has no room for it, LaunchLost where its supervisor was
+        killed, EngineError where the command cannot be executed.
         """
         refuse_taken(port)
-        folder.mkdir(parents=True, exist_ok=True)
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
         tag = f"{re.sub(r'[^A-Za-z0-9_.-]', '-', tag)}-{secrets.token_hex(4)}"
-        root = run_root or default_run_root()
-        record = leftovers.records(root) / f"{tag}.json"
+        with writing("the folder of running servers"):
+            root = run_root or default_run_root()
+            record = leftovers.records(root) / f"{tag}.json"
         scratch = root / "tmp" / tag.rpartition("-")[2]  # short: sockets with long names fail
         owner = _identity(os.getpid())
         executed = launched(command, tag, cores, owner, record.with_suffix(".cid"), scratch)
@@ -361,17 +363,24 @@ def _refusal(code: int, said: str) -> EngineError | HostError:
 
 
 def _start_supervisor(tag: str) -> subprocess.Popen[bytes]:
+    """Raises HostError where this host has no room for a further process."""
     package = str(Path(__file__).resolve().parents[2])
     inherited = {name: value for name, value in os.environ.items() if name.startswith("TUNER_")}
-    return subprocess.Popen(
-        [sys.executable, "-I", "-S", "-B", "-c", _BOOT, package, tag],
-        env={**inherited, TAG_VARIABLE: tag},
-        cwd="/",
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-        bufsize=0,
-    )
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", "-B", "-c", _BOOT, package, tag],
+            env={**inherited, TAG_VARIABLE: tag},
+            cwd="/",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            bufsize=0,
+        )
+    except OSError as error:
+        raise HostError(
+            f"the supervisor of {tag} could not be started: {error.strerror}",
+            hint="Free some memory, or raise ulimit -u and -n, then run again.",
+        ) from error
 
 
 def _tuner() -> tuple[int, int] | None:

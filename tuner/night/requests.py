@@ -7,13 +7,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tuner.definitions.models import Rung
+from tuner.errors import writing
 from tuner.measuring.measurement import RequestTiming
 
 
 def keep_requests(folder: Path, rung: Rung, timings: Iterable[RequestTiming], attempt: int) -> None:
     """Append a rung to the folder's `requests.jsonl.gz`, one line a request; `attempt` counts from
-    0. Raises OSError."""
-    with gzip.open(folder / "requests.jsonl.gz", "at", compresslevel=3) as out:
+    0. Raises HostError where it cannot be written."""
+    path = folder / "requests.jsonl.gz"
+    with writing(path), gzip.open(path, "at", compresslevel=3) as out:
         for timing in timings:
             line = {
                 "concurrency": rung.concurrency,

@@ -3,6 +3,7 @@
 Runs in a process of its own on the host that has the GPUs.
 """
 
+import errno
 import shutil
 import time
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from tuner import engines
 from tuner.engines.base import Engine
-from tuner.errors import EngineError, HostError, LaunchLost, remedy
+from tuner.errors import EngineError, HostError, LaunchLost, writing
 from tuner.failures.classifier import Failure
 from tuner.hosts.executor import Note, Slot
 from tuner.hosts.server import Server
@@ -22,13 +23,15 @@ from tuner.night.causes import refused, understood
 from tuner.night.climb import climb
 from tuner.night.course import Course, Serving, TrialNote, TrialOrder
 from tuner.night.readback import read_back
-from tuner.night.rescoring import rescore
+from tuner.night.rescoring import not_compared, rescore
 from tuner.night.servers import HOST, commands, observing, script, started, stop
 from tuner.night.watch import Watch
 from tuner.records import TrialRecord
 
 _ROOM_BYTES = 1_000_000
 """Less than this is a full disk: a log alone takes more."""
+_USED_UP = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT})
+"""Of all that a system refuses, what a host has no more of."""
 
 
 def run_trial(order: TrialOrder, slot: Slot, folder: Path, note: Note) -> TrialRecord:
@@ -39,15 +42,18 @@ def run_trial(order: TrialOrder, slot: Slot, folder: Path, note: Note) -> TrialR
     course = Course()
     note(TrialNote(number=order.number, phase="starting"))
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
         _launch(order, slot, folder, course, note)
     except EngineError as error:
         course.outcome = "failed"
         course.failure = refused(order.launch, error.message, advice=error.hint or None)
     except OSError as error:
+        if error.errno not in _USED_UP:
+            raise
         raise HostError(
-            f"{error.filename or folder}: cannot be written: {error.strerror}",
-            hint=f"{remedy(error)}, then run again: the study continues.",
+            f"the launch used up what this host has: {error.strerror}",
+            hint="Make room or raise its limits, then run again: the study continues.",
         ) from error
     return _record(order, slot, course)
 
@@ -58,7 +64,8 @@ def _launch(order: TrialOrder, slot: Slot, folder: Path, course: Course, note: N
     slots = slot.split(order.replicas.launched)
     launched = commands(engine, slots)
     course.command = launched[0].shell()
-    (folder / "command.sh").write_text(script(launched))
+    with writing(folder):
+        (folder / "command.sh").write_text(script(launched))
     with started(launched, slots, folder, f"trial-{order.number}") as servers:
         run(_serve(order, engine, slot, servers, course, note))
         ended = servers[course.failed_replica or 0]
@@ -128,7 +135,16 @@ async def _serve(
             begun = time.perf_counter()
             await climb(order, serving, course, note)
             course.phase_s["load"] = time.perf_counter() - begun
-            await watch.unless_doomed(rescore(order, serving, course))
+            await _compare(order, serving, course)
+
+
+async def _compare(order: TrialOrder, serving: Serving, course: Course) -> None:
+    """Score what was said; where the baseline dies of it, its numbers stand and that is kept."""
+    watch, asked = serving.watch, order.kind == "baseline" and course.outcome != "failed"
+    if await watch.unless_doomed(rescore(order, serving, course)) is None and asked:
+        died = serving.servers[watch.failed or 0]
+        cause = _understand(order, died.log(), died.exit_code(), course).cause
+        not_compared(order, course, f"the baseline died while it scored: {cause}")
 
 
 def _understand(order: TrialOrder, log: str, exit_code: int | None, course: Course) -> Failure:
