@@ -15,7 +15,7 @@ from tests.test_failures import cut_after_the_cause, last_lines, renamed, resize
 from tuner.failures.classifier import Failure, classify, fatal_line
 
 FAILURES = Path(__file__).parent / "data" / "failures"
-BATCHES = ("new_batch", "third_batch")
+BATCHES = ("new_batch", "third_batch", "fourth_batch")
 LABELS: dict[str, dict[str, Any]] = {
     f"{batch}/{name}": label
     for batch in BATCHES
@@ -29,6 +29,7 @@ TOLD_ELSEWHERE = (
     "new_batch/vllm-lora-path-missing",
     "third_batch/vllm-generation-config-missing",
     "third_batch/vllm-model-named-not-there",
+    "fourth_batch/vllm-home-is-no-folder",
 )
 """The same cause in the words of a line nearby."""
 SERVED = sorted(name for name, label in LABELS.items() if not label["kind"])

@@ -23,6 +23,8 @@ AssertionError
         ("quantization", "Quantization is not supported here"),
         ("seed", "`seed` must be positive"),
         ("NCCL_P2P_LEVEL", "NCCL_P2P_LEVEL is not a level"),
+        ("pp-size", "Pipeline parallelism only supports one of them"),
+        ("data-parallel-rank", "launch them without --data-parallel-* arguments"),
     ],
 )
 def test_a_message_names_a_flag_in_many_forms(name: str, text: str) -> None:
@@ -133,3 +135,19 @@ def test_a_model_that_was_read_before_is_not_held_against_the_study() -> None:
     assert action(lost, {"load-format": "pt"}) == ("never", ["load-format"])
     assert action(BUILDING, {}) == ("stop-study", [])
     assert action(BUILDING, {"block-size": 32}) == ("never", ["block-size"])
+
+
+def test_what_a_file_of_flags_misspells_is_the_files_fault() -> None:
+    refused = "api_server.py: error: unrecognized arguments: --max-num-seats\n"
+    failure = classify(refused, engine="vllm", exit_code=2, flags={"config": "/etc/more.yaml"})
+    assert failure is not None
+    assert failure.blame == ["config"]
+    without = classify(refused, engine="vllm", exit_code=2, flags={"max-model-len": 64})
+    assert without is not None
+    assert without.blame == ["max-num-seats"]
+
+
+def test_a_variable_of_one_word_is_found_by_its_name() -> None:
+    text = 'Fatal Python error: config_init_hash_seed: PYTHONHASHSEED must be "random"'
+    flags: dict[str, Value] = {"PYTHONHASHSEED": "often", "seed": 3}
+    assert blame.variables_in(text, flags) == ["PYTHONHASHSEED"]

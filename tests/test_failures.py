@@ -368,6 +368,17 @@ def test_what_is_wrong_with_a_request_is_no_failure_of_the_launch() -> None:
     assert classify(refused, engine="vllm") is None
 
 
+def test_a_method_that_failed_in_a_worker_is_no_death() -> None:
+    failed = prelude("vllm", "ready") + (
+        "(Worker pid=9) ERROR 12-01 10:54:13 [x.py:9] WorkerProc hit an exception.\n"
+        "(Worker pid=9) ERROR 12-01 10:54:13 [x.py:9] Traceback (most recent call last):\n"
+        "(Worker pid=9) ERROR 12-01 10:54:13 [x.py:9] ValueError: No adapter found for ghost\n"
+    )
+    assert classify(failed, engine="vllm") is None
+    died = classify(failed + "EngineCore encountered a fatal error.\n", engine="vllm")
+    assert died is not None
+
+
 def test_blame_prefers_names_in_the_text_then_what_is_new() -> None:
     log = prelude("sglang", "loading") + "TypeError: cannot unpack non-iterable NoneType object\n"
     flags = {"tp-size": 8, "enable-single-batch-overlap": True, "page-size": None}

@@ -13,7 +13,9 @@ from tuner.flags.names import canonical
 
 _FLAG = re.compile(r"(?<![\w/-])--([A-Za-z][\w-]+)")
 _VARIABLE = re.compile(r"(?<![\w-])([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)(?![\w-])")
-_PARALLEL = ("tp", "ep", "dp", "pp")
+_STEM = re.compile(r"(?<![\w/-])--([a-z][\w-]*-)\*")
+"""All flags that begin alike, as messages write them."""
+_PARALLEL = {"tp": "tensor", "ep": "expert", "dp": "data", "pp": "pipeline"}
 _KNOB = re.compile(r"^(?:enable|disable|use)-|-(?:backend|size|algorithm|algo|config|method)$")
 _TELLING_LETTERS = 10
 _SOURCE = re.compile(r" {4}\s*[A-Za-z_]")
@@ -64,7 +66,12 @@ def _is_named(name: str, text: str) -> bool:
     like."""
     plain = canonical(name)
     short = next((short for short in _PARALLEL if plain in spellings(short)), None)
-    if short is not None and re.search(rf"(?<![\w-]){short.upper()}(?![\w-]| rank)", text):
+    if short is not None and re.search(
+        rf"(?<![\w-]){short.upper()}(?![\w-]| rank)|\b(?i:{_PARALLEL[short]}[ -]parallelism)\b",
+        text,
+    ):
+        return True
+    if any(plain.startswith(canonical(stem)) for stem in _STEM.findall(text)):
         return True
     if name.isupper():
         return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
@@ -185,10 +192,16 @@ def written_in(text: str) -> list[str]:
     return list(dict.fromkeys(canonical(name) for name in _FLAG.findall(text)))
 
 
+def given_by_file(flags: Mapping[str, Value]) -> list[str]:
+    """The flag that gives a file of further flags, which are at fault where none of the launch
+    is."""
+    return [name for name in flags if canonical(name) == "config" and flags[name]]
+
+
 def variables_in(text: str, flags: Mapping[str, Value]) -> list[str]:
     """The environment variables that a message or its frames name, launched ones first."""
     found = list(dict.fromkeys(_VARIABLE.findall(text)))
-    launched = [name for name in found if name in flags]
+    launched = [name for name in flags if name.isupper() and _is_named(name, text)]
     quoted = [name for name, value in flags.items() if _is_quoted(name, value, text)]
     return launched or quoted or found[:1]
 

@@ -267,7 +267,7 @@ def _blame(
     named = blame.sized(hit.number, reading.launched)
     named = named or blame.named_in(message, reading.launched)
     if not named and rule.kind == "arg_parse":
-        named = blame.written_in(message)
+        named = blame.given_by_file(reading.launched) or blame.written_in(message)
     if not named and rule.kind in _TRACED:
         named = reading.flags_of(hit.line)
         written = blame.written_in(message)

@@ -345,7 +345,7 @@ class Reading:
         of_request = hit.rule.kind in _SHOWN_AT_START
         if hit.rule.tier is not Tier.EXCEPTION and not hit.rule.raised and not of_request:
             return died or not self._timeline.served_after(hit.line.end)
-        if "hit an exception" in self.block(hit.line).text:
+        if "hit an exception: " in self.block(hit.line).text:
             return True
         return died and not self._timeline.served_after(hit.line.end)
 

@@ -10,6 +10,14 @@ _VARIABLE = (
 )
 _INNERMOST = r"[^\n]*(?:\n(?!\s*File )[^\n]*)*\Z"
 """What follows the file's name in the last frame of a traceback."""
+_OUTER = r"[^\n]*(?:\n(?!\s*File \S+/(?:vllm|sglang|transformers|huggingface_hub|json)/)[^\n]*)*\Z"
+"""The same where frames of other libraries may be further in."""
+
+_NOT_DIVISIBLE = (
+    r"(?P<cause>.*(?:\bassert [^=]+ % [^=]+ == 0|not divisible by"
+    r"|(?:must|should|need\w*(?: to)?|has to) be (?:evenly )?(?:divisible by|a multiple of))"
+    r"(?:.*?(?P<number>\d+)\D*$)?.*)"
+)
 
 _NOT_FOUND_WORDS = (
     "snapshot folder",
@@ -127,13 +135,23 @@ RULES: tuple[Rule, ...] = (
         stages=BEFORE_READY,
     ),
     rule(
+        "sizes of the model",
+        "model_files",
+        Tier.LOCAL,
+        ("divisible", "multiple of", "AssertionError"),
+        _NOT_DIVISIBLE,
+        "No parallel size is asked for: the model's own numbers do not go together.",
+        raised=True,
+        around=r'/models/\w+\.py", line \d+, in __init__\n',
+        stages=BEFORE_READY,
+        absent=("tp", "ep", "dp", "pp", "hf-overrides", "json-model-override-args", "quantization"),
+    ),
+    rule(
         "not divisible",
         "divisibility",
         Tier.LOCAL,
         ("divisible", "multiple of", "AssertionError"),
-        r"(?P<cause>.*(?:\bassert [^=]+ % [^=]+ == 0|not divisible by"
-        r"|(?:must|should|need\w*(?: to)?|has to) be (?:evenly )?(?:divisible by|a multiple of))"
-        r"(?:.*?(?P<number>\d+)\D*$)?.*)",
+        _NOT_DIVISIBLE,
         "Bare numbers without a flag's name: the one that equals a parallel size is at fault.",
         raised=True,
     ),
@@ -146,7 +164,7 @@ RULES: tuple[Rule, ...] = (
         "The innermost code is the model's configuration reading its file.",
         around=r"(?:/configuration_\w+\.py|/modeling_rope_utils\.py|huggingface_hub/dataclasses\.py"
         r"|transformers_utils/(?:config|configs/\w+|model_arch_config\w*)\.py"
-        rf'|/model_arch_config_convertor\.py)"{_INNERMOST}|^[\w.]*StrictDataclass\w+Error',
+        rf'|/model_arch_config_convertor\.py)"{_OUTER}|^[\w.]*StrictDataclass\w+Error',
         unless=r"No module named|cannot import|validation errors? for|trust_remote_code|out of mem",
         stages=_STARTING,
     ),

@@ -343,13 +343,14 @@ SECONDARY = re.compile(
     r"|Worker \d+ failed to initialize|exit code: -15|Initialization failed\. Please see"
     r"|BrokenPipeError|EOFError"
     r"|CancelledError|KeyboardInterrupt|SystemExit|EngineGenerateError|ChildFailedError"
+    r"|failed to be inspected\. Please check the logs"
     r"|^(?:(?!: error: ).)*validation errors? for|Executor failed\.|cancelled|ConnectionResetError"
     r"|Capture cuda graph failed: *$|terminate called after"
 )
 """What the others say when one has died: evidence of a death, never its cause."""
 
 DEATH: tuple[str, ...] = (
-    "hit an exception",
+    "hit an exception: ",
     "Received sigquit from a child",
     "SIGQUIT received",
     "crashed with exit code",

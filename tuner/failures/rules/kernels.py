@@ -41,31 +41,48 @@ _CRASH = (
     r"|Failed \w+ proc\(s\): \{[^}]*: -(?:11|6|4|8)\b"
 )
 
+_COMPILER_WORDS = (
+    "fatal error: ",
+    "nvcc: not found",
+    "ptxas fatal",
+    "nvcc: No such",
+    "'nvcc'",
+    "C compiler",
+    "C++ compiler",
+    "CxxCompiler",
+    "CUDA_HOME environment",
+    "gcc: not found",
+    "g++: not found",
+    "ninja: not found",
+    "inja is required",
+    "ld: cannot find",
+)
+_COMPILER = (
+    r"fatal error: \S+: No such file|\S*nvcc: (?:not found|No such file)|ptxas fatal"
+    r"|directory: '?\S*nvcc'?|C(?:\+\+)? compiler|InvalidCxxCompiler"
+    r"|CUDA_HOME environment variable is not set|(?:gcc|g\+\+|ninja): not found"
+    r"|[Nn]inja is required|ld: cannot find"
+)
+
 RULES: tuple[Rule, ...] = (
+    rule(
+        "compiler of a variable",
+        "jit_build",
+        Tier.LOCAL,
+        _COMPILER_WORDS,
+        _COMPILER,
+        "The compiler that is missing is what a variable of this launch names.",
+        unless=r"^\s+raise ",
+        names_variable=True,
+        action="never",
+        advice="Correct the variable, or leave it out: other launches find a compiler.",
+    ),
     rule(
         "compiler or header",
         "jit_build",
         Tier.LOCAL,
-        (
-            "fatal error: ",
-            "nvcc: not found",
-            "ptxas fatal",
-            "nvcc: No such",
-            "'nvcc'",
-            "C compiler",
-            "C++ compiler",
-            "CxxCompiler",
-            "CUDA_HOME environment",
-            "gcc: not found",
-            "g++: not found",
-            "ninja: not found",
-            "inja is required",
-            "ld: cannot find",
-        ),
-        r"fatal error: \S+: No such file|\S*nvcc: (?:not found|No such file)|ptxas fatal"
-        r"|directory: '?\S*nvcc'?|C(?:\+\+)? compiler|InvalidCxxCompiler"
-        r"|CUDA_HOME environment variable is not set|(?:gcc|g\+\+|ninja): not found"
-        r"|[Nn]inja is required|ld: cannot find",
+        _COMPILER_WORDS,
+        _COMPILER,
         "The first compiler error is the cause; what ninja and the loader say repeats it.",
         unless=r"^\s+raise ",
     ),
@@ -137,7 +154,8 @@ RULES: tuple[Rule, ...] = (
         r"|hardware)\b|No valid [\w ]*attention backend|is not valid for this configuration"
         r"|(?:requires?|with|has) compute capability"
         r"|[Ff]ailed to find a kernel|[Nn]o (?:\w+ )?kernel (?:can|could|supports|implements|found)"
-        r"|GPU arch(?:itecture)? .*not supported|[Uu]nsupported (?:GPU|device|platform|sm_?\d)",
+        r"|GPU arch(?:itecture)? .*not supported|[Uu]nsupported (?:GPU|device|platform|sm_?\d)"
+        r"|[Uu]nsupported (?:\w+ ){0,2}(?:attention|kernel|head)\b",
         "The phrase, not the exception's type or line: both change from version to version.",
         raised=True,
     ),

@@ -10,10 +10,13 @@ _NEEDED_WORDS = (
     "ailed to import",
     "lease install",
     "is required for",
+    "ImportError: ",
+    "ModuleNotFoundError: ",
 )
 _NEEDED = (
     r"No module named|not installed|[Cc]annot import|(?:is|are) not available"
     r"|[Ff]ailed to import|[Pp]lease install|Error: \S+ is required for"
+    r"|^[\w.]*(?:Import|ModuleNotFound)Error: "
 )
 
 RULES: tuple[Rule, ...] = (
@@ -28,6 +31,17 @@ RULES: tuple[Rule, ...] = (
         " class.",
         unless=r"nvcc|gcc|g\+\+|ninja|cc1plus",
         advice="Install the program that the message names, or mend the server's PATH.",
+    ),
+    rule(
+        "program that may not run",
+        "package_env",
+        Tier.LOCAL,
+        ("ermission denied", "Exec format error"),
+        r"^(?:PermissionError: \[Errno 13\]|OSError: \[Errno 8\]) .+",
+        "The innermost code was starting a program: its file is not for this user or machine.",
+        around=r"in (?:_execute_child|_posix_spawn|spawnv_passfds|_spawn)\b[^\n]*"
+        r"(?:\n(?!\s*File )[^\n]*)*\Z",
+        advice="Let the server's user run the program that the message names.",
     ),
     rule(
         "missing package of a value",
