@@ -71,6 +71,8 @@ async def readied(target: Target, plan: RungPlan) -> Readied:
     """
     if not DIALECTS[target.api].takes_ids:
         target = replace(target, words=await _word_rate(target, plan))
+    if plan.prefix == "cold":
+        return Readied(target=target)
     primers = prompts_for(target, plan).primers(plan.lengths)
     urls = (target.base_url, *target.replicas) if primers else ()
     primed = [await _Priming(target, url, primers).primed() for url in urls]
