@@ -86,8 +86,26 @@ def test_input_of_a_request_cut_in_its_prefill_counts_by_the_usual_time():
     cut = request(18.0, [], None, input_tokens=100)
     assert seen(usual, cut).input_tok_s == pytest.approx((100 + 50) / 10)
     longer = request(12.0, [], None, input_tokens=100)
-    assert seen(usual, longer).input_tok_s == pytest.approx((100 + 100) / 10)
+    assert seen(usual, longer).input_tok_s == pytest.approx(100 / 10)
     assert seen(cut).input_tok_s == 0
+
+
+def test_prompts_that_wait_in_a_queue_are_not_processed():
+    """One prompt a second of 100 tokens, five a second sent: 100 tokens a second."""
+    sent = [number / 5 for number in range(100)]
+    queue = [
+        request(at, [(number + 1.0, 1)] if number < 20 else [], None, input_tokens=100)
+        for number, at in enumerate(sent)
+    ]
+    assert 100 <= seen(*queue).input_tok_s <= 110.1  # one may be under way
+
+
+def test_tokens_that_are_read_at_one_instant_are_tokens_of_a_user():
+    together = request(10.0, [(11.0, 1), (12.0, 1), (12.0, 1), (12.0, 1), (13.0, 1)], 13.0)
+    measured = seen(together)
+    assert measured.tok_s_per_user == pytest.approx(4 / 2)
+    assert measured.tpot_ms is not None
+    assert measured.tpot_ms.p50 == pytest.approx(500)
 
 
 def test_what_a_cut_request_had_under_way_follows_its_own_pace():

@@ -130,11 +130,12 @@ def measure(
 
     Throughput counts tokens where they fall in time, so that requests longer than the window
     count for what they did inside it: an event's tokens are spread evenly since the request's
-    event before, a first event's stand at its arrival, input tokens are spread from the sending
-    to the first event, and each is clipped at the window's edges. What a request that was cut off
-    at the window's end had under way is taken as its own pace so far foretells, one event at the
-    most: of as many tokens as its last one, or, after a first one, as events usually have. A failed
-    request's tokens do not count.
+    event before, a first event's stand at its arrival, input tokens are spread over as long before
+    the first event as the shortest wait for one took, since all else of a wait is a queue, and
+    each is clipped at the window's edges. What a request that was cut off at the window's end had
+    under way is taken as its own pace so far foretells, one event at the most: of as many tokens as
+    its last one, or, after a first one, as events usually have. A failed request's tokens do not
+    count.
 
     Latencies count from when a request was due, where it was (an open loop), else from its sending.
 
@@ -199,6 +200,9 @@ class _Window:
         self._timings = timings
         ttfts = list(self.ttfts_s())
         self._usual_ttft_s = sum(ttfts) / len(ttfts) if ttfts else None
+        answered = (timing for timing in timings if timing.events)
+        self._prefill_s = min((t.events[0][0] - t.sent_s for t in answered), default=0.0)
+        self._queued_share = self._share_of_queued(len(ttfts))
         self._usual_decode_tok_s = _rate(self._between_events())
         self._usual_event_tokens = self._event_tokens()
 
@@ -247,13 +251,31 @@ class _Window:
         if timing.error is not None:
             return 0.0
         if timing.events:
-            return self._share(timing.input_tokens, timing.sent_s, timing.events[0][0])
-        if self._usual_ttft_s is None or not timing.cut:
+            return self._prompt_share(timing, timing.events[0][0])
+        return self._queued_share * self._expected_share(timing)
+
+    def _expected_share(self, timing: RequestTiming) -> float:
+        """Input tokens processed inside by a request that was cut off without a token, by the usual
+        time of one; who waited longer than that stands in a queue for all that is known."""
+        if self._usual_ttft_s is None or not timing.cut or timing.events:
             return 0.0
-        waited_s = self.end_s - timing.sent_s
-        expected_s = max(self._usual_ttft_s, waited_s)
-        overlap_s = self.overlap_s(timing.sent_s, self.end_s)
-        return timing.input_tokens * overlap_s / expected_s if expected_s > 0 else 0.0
+        due_s = timing.sent_s + self._usual_ttft_s
+        return self._prompt_share(timing, due_s) if due_s > self.end_s else 0.0
+
+    def _prompt_share(self, timing: RequestTiming, first_s: float) -> float:
+        since_s = max(timing.sent_s, first_s - self._prefill_s)
+        return self._share(timing.input_tokens, since_s, first_s)
+
+    def _share_of_queued(self, began: int) -> float:
+        """Of what was expected of requests without a token: no more can be under way at once than
+        begin in the time of one (Little's law), or one."""
+        expected = sum(
+            self._expected_share(timing) / timing.input_tokens
+            for timing in self._timings
+            if timing.input_tokens
+        )
+        most = max(1.0, began * self._prefill_s / self.length_s) if self.length_s else 0.0
+        return min(1.0, most / expected) if expected else 1.0
 
     def ttfts_s(self) -> Iterator[float]:
         """Time to first token."""
@@ -288,9 +310,8 @@ class _Window:
         """Tokens and seconds inside, of each gap between two events."""
         for timing in self._timings:
             for (before_s, _), (at_s, count) in pairwise(timing.events):
-                overlap_s = self.overlap_s(before_s, at_s)
-                if overlap_s > 0:
-                    yield count * overlap_s / (at_s - before_s), overlap_s
+                if self.overlap_s(before_s, at_s) or at_s == before_s:
+                    yield self._share(count, before_s, at_s), self.overlap_s(before_s, at_s)
 
     def _open_gaps(self) -> Iterator[tuple[float, float]]:
         """Of each gap that the end cut off: long ones are met more often than others."""
