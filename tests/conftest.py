@@ -40,6 +40,7 @@ def checkout(folder: Path, studies: Sequence[str]) -> Path:
         "trials.jsonl",
         "optuna.journal*",
         "environment.json",
+        "ended.json",
         ".lock*",
         "engine",
         "models",

@@ -12,6 +12,7 @@ from tests.samples import record
 from tuner.definitions.validation import LoadedStudy, load_study
 from tuner.failures.classifier import Failure
 from tuner.night.course import TrialOrder
+from tuner.night.ending import note_end
 from tuner.night.environment import identity
 from tuner.records import Records, TrialRecord
 
@@ -106,6 +107,11 @@ def remember(folder: Path) -> None:
     (folder / "environment.json").write_text(json.dumps(content))
 
 
+def end(folder: Path) -> None:
+    """What a run writes when its budget or its questions have ended with these records."""
+    note_end(load_study(folder), list(Records(folder)), "nothing is left to try or to settle")
+
+
 def won(folder: Path) -> LoadedStudy:
     """A night in which a large chunk won, flashinfer could not start and fa3 did nothing."""
     study = load_study(folder)
@@ -123,6 +129,7 @@ def won(folder: Path) -> LoadedStudy:
         launch(study, 9, "baseline", gain=1.0),
         launch(study, 10, "confirm", large, gain=1.2),
     )  # fmt: skip
+    end(folder)
     return study
 
 

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tests.evening import died, edit, folder, keep, launch, remember, won
+from tests.evening import died, edit, end, folder, keep, launch, remember, won
 from tuner.definitions.validation import load_study
 from tuner.errors import SpaceError, StudyChanged, TunerError
 from tuner.records import Records
@@ -40,11 +40,41 @@ def test_where_nothing_wins_the_baseline_is_exported_and_says_so(night):
     study = load_study(night)
     keep(night, *(launch(study, n, gain=1 + 0.001 * n) for n in range(3)))
     keep(night, launch(study, 3, "search", {"chunked-prefill-size": 4096}, gain=0.9))
+    end(night)
     made = exported(night)
     assert "--chunked-prefill-size 2048" in made.command
     assert made.trial is None
     assert made.why.startswith("No configuration beats the baseline")
     assert made.why.endswith("This is the baseline.")
+
+
+def test_of_a_study_that_was_stopped_the_first_comment_says_so_in_every_form(night):
+    study = load_study(night)
+    keep(night, *(launch(study, n) for n in range(3)))
+    made = exported(night)
+    assert made.unfinished == "Not finished: 3 of 26 launches."
+    assert made.why.startswith(f"{made.unfinished} So far no")
+    assert json.loads(written(made, "json"))["unfinished"] == made.unfinished
+    for form in FORMATS:
+        if form != "json":
+            lines = [line for line in written(made, form).splitlines() if line != "#!/bin/sh"]
+            assert lines[1].startswith("# Not finished: 3 of 26 launches. So far"), form
+    assert exported(night, 0).unfinished == ""
+
+
+def test_where_nothing_is_feasible_or_measured_the_first_lines_say_so(night):
+    def first(form):
+        lines = written(exported(night).model_copy(update={"rehearsal": False}), form).splitlines()
+        return lines[lines[0] == "#!/bin/sh"]
+
+    comments = [form for form in FORMATS if form != "json"]
+    assert all(first(form).startswith("# Nothing can be concluded") for form in comments)
+    edit(night, "objective.yaml", "window_s: 20", "window_s: 20\nslos: [ttft_ms p50 <= 0.001]")
+    study = load_study(night)
+    keep(night, *(launch(study, n) for n in range(3)))
+    end(night)
+    assert all("breaks" in first(form) for form in comments)
+    assert all(first(form).startswith("# ") for form in comments)
 
 
 def test_before_any_launch_it_is_the_baseline(night):

@@ -41,7 +41,7 @@ class BudgetClock:
     def of(cls, study: LoadedStudy, records: Sequence[TrialRecord], now: datetime) -> "BudgetClock":
         """The clock of a run that begins now, on one host until more are known."""
         budget = study.definition.budget
-        deadline = _next(budget.deadline, now) if budget.deadline else None
+        deadline = deadline_after(budget.deadline, now) if budget.deadline else None
         return cls(
             trials=budget.trials,
             hours=budget.hours,
@@ -93,7 +93,8 @@ class BudgetClock:
         return f"no launch would end within its {self.hours:g} h"
 
 
-def _next(deadline: str, now: datetime) -> datetime:
+def deadline_after(deadline: str, now: datetime) -> datetime:
+    """When the clock shows it next."""
     hour, minute = (int(part) for part in deadline.split(":"))
     at = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
     return at if at > now else at + timedelta(days=1)

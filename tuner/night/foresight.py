@@ -197,7 +197,7 @@ def _night(study: LoadedStudy, records: Sequence[TrialRecord], left: int | None)
         calibrate=max(0, CALIBRATION_LAUNCHES - measured),
         hypotheses=len(ahead),
         undecided=_undecided(study, records, ahead),
-        search=_proposals(study, records, left),
+        search=proposals(study, records, left),
         candidates=_candidates(study, records, finalist_count(total)),
         since=_since_baseline(records),
     )
@@ -214,7 +214,7 @@ def _undecided(
     return [made[key] for key in keys] + [max(1, made[key]) for key in new if key not in keys]
 
 
-def _proposals(study: LoadedStudy, records: Sequence[TrialRecord], left: int | None) -> int:
+def proposals(study: LoadedStudy, records: Sequence[TrialRecord], left: int | None) -> int:
     """What the search can still propose: all that the space holds and nobody stated or launched."""
     size = study.space.size()
     if size is None:

@@ -11,6 +11,7 @@ from tuner.definitions.validation import LoadedStudy
 from tuner.errors import EngineError, HostError, MeasurementInvalid, TunerError
 from tuner.failures.classifier import Failure
 from tuner.lock import locked
+from tuner.night.ending import note_end
 from tuner.night.environment import identity, refuse_changed, remember_or_refuse
 from tuner.night.known import (
     Known,
@@ -74,6 +75,7 @@ def _run(study: LoadedStudy, records: Records, progress: Progress) -> StudyView:
         raise _invalid(end.failed)
     if end.failed is not None and end.failed.failure is not None:
         raise _no_baseline(study, list(records), end.failed, end.failed.failure)
+    note_end(study, list(records), end.reason)
     return study_view(study, records, ended=end.reason)
 
 

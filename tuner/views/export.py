@@ -14,6 +14,7 @@ from tuner.engines.images import own_port
 from tuner.engines.spelling import references, shown_argv
 from tuner.errors import StudyChanged, TunerError
 from tuner.frozen import Frozen
+from tuner.night.ending import unfinished
 from tuner.night.environment import changed_since, remembered
 from tuner.night.launches import launch_command, launch_spec
 from tuner.records import TrialRecord
@@ -22,6 +23,7 @@ from tuner.verdicts.decision import conclusion
 from tuner.verdicts.limits import broken_words
 from tuner.views.replica_set import replica_commands
 from tuner.views.results import outcome_words, rehearsal
+from tuner.views.words import so_far
 
 _PATH = re.compile(r"(?:^|[\"'=:,\s])(/[^\"'=:,\s]+)")
 """A path in a word, alone or inside a list or a JSON value."""
@@ -50,7 +52,8 @@ class Export(Frozen):
     `command` holds no port, host or seed that the tuner added, and no secret: those are asked for
     by `${NAME:?set NAME}` in the command, and are `${NAME}` elsewhere. `program` is how many words
     of `argv` come before the engine's own arguments; `gpus` is 0 where it was measured without.
-    `replicas` holds a command for each server where the host holds several, else none.
+    `replicas` holds a command for each server where the host holds several, else none. `unfinished`
+    is how far the study is where the choice is its verdict before its end, else empty.
     """
 
     schema_number: int = 1
@@ -66,6 +69,7 @@ class Export(Frozen):
     replicas: list[str] = []
     trial: int | None
     why: str
+    unfinished: str = ""
     rehearsal: bool
 
     @property
@@ -115,6 +119,7 @@ def export(study: LoadedStudy, records: Sequence[TrialRecord], trial: int | None
         replicas=replica_commands(study, configuration, port),
         trial=number,
         why=why,
+        unfinished="" if trial is not None else unfinished(study, records),
         rehearsal=rehearsal(study),
     )
 
@@ -135,11 +140,12 @@ def _choose(
             hint="Put it back, or ask for one launch with --trial: which won cannot be said.",
         )
     verdict = conclusion(records, study.objective, study.baseline.key)
+    said = so_far(unfinished(study, records), verdict.sentence)
     winner = next((r for r in records if r.key == verdict.winner_key), None)
     if winner is None:
-        why = f"{verdict.sentence} This is the baseline.{_warned(arms, arms.baseline)}"
+        why = f"{said} This is the baseline.{_warned(arms, arms.baseline)}"
         return study.baseline, None, why
-    return study.space.configuration(winner.values), winner.number, verdict.sentence
+    return study.space.configuration(winner.values), winner.number, said
 
 
 def _warned(arms: Arms, launches: Sequence[TrialRecord]) -> str:

@@ -1,6 +1,7 @@
 """What the records say, as values that can be printed or dumped as JSON. Starts nothing."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tuner.definitions.domain import same
@@ -13,6 +14,7 @@ from tuner.definitions.workload import Workload
 from tuner.flags.names import canonical
 from tuner.frozen import Frozen
 from tuner.measuring.replicas import Replicas
+from tuner.night.ending import unfinished
 from tuner.night.environment import changed_since
 from tuner.night.launches import time_scale
 from tuner.night.servers import log_folder
@@ -33,7 +35,7 @@ from tuner.verdicts.outputs import WRONG_OUTPUT
 from tuner.verdicts.score import rung_ratios, score, slo_breaches, throughput
 from tuner.verdicts.standing import judged
 from tuner.views.asked import forgotten
-from tuner.views.words import PER_USER
+from tuner.views.words import PER_USER, so_far
 
 SCHEMA = 1
 FULL_SHARE = 0.9
@@ -94,8 +96,9 @@ class StudyView(Frozen):
 
     `dead` says which of its flags nothing reads; `workload` is what its servers are asked, and
     `forgotten` whether they forgot prefixes between rungs; `ended` is why the run that shows this
-    came to its end, empty where none ran; `changed` is how the study differs from what the records
-    were made by, empty where it does not.
+    came to its end, empty where none ran; `unfinished` is how far a study is that did not come to
+    its end, as its conclusion says first, and empty for one that did; `changed` is how the study
+    differs from what the records were made by, empty where it does not.
     """
 
     schema_number: int = SCHEMA
@@ -118,6 +121,7 @@ class StudyView(Frozen):
     workload: Workload | None = None
     forgotten: str = ""
     ended: str = ""
+    unfinished: str = ""
     changed: str = ""
 
     def said(self, level: float) -> str:
@@ -164,13 +168,14 @@ def study_view(study: LoadedStudy, records: Records, ended: str = "") -> StudyVi
     arms = Arms(records, objective, key)
     trials = [_trial_row(study, record, arms) for record in records]
     winner = next((r for r in records if r.key == found.winner_key), None)
+    so_far_only = "" if ended else unfinished(study, list(records))
     return StudyView(
         study=name(study),
         rehearsal=rehearsal(study),
         time_scale=time_scale(study),
         by_rate=objective.by_rate,
         scored=objective.score,
-        conclusion=found,
+        conclusion=replace(found, sentence=so_far(so_far_only, found.sentence)),
         winner_changes=changes(winner.values, study) if winner else None,
         winner_replicas=winner.replicas.of if winner else 1,
         noise=str(found.noise),
@@ -184,6 +189,7 @@ def study_view(study: LoadedStudy, records: Records, ended: str = "") -> StudyVi
         workload=workload_of(study),
         forgotten=forgotten(records),
         ended=ended,
+        unfinished=so_far_only,
         changed=changed_since(study),
     )
 

@@ -78,6 +78,11 @@ def ran_words(ran_at: Mapping[float, float]) -> str:
     )
 
 
+def so_far(unfinished: str, sentence: str) -> str:
+    """A verdict behind how far its study is; alone where the study came to its end."""
+    return f"{unfinished} So far {sentence[:1].lower()}{sentence[1:]}" if unfinished else sentence
+
+
 def changed_words(how: str) -> str:
     """That a study is no longer the one that its records were made by."""
     return f"CHANGED: {how}: judged anew here, and no run will continue it"

@@ -1,0 +1,95 @@
+"""Whether a study came to its end, or was stopped before it: a verdict is worth less until then."""
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from tuner.definitions.validation import LoadedStudy
+from tuner.errors import RecordsError, SpaceError
+from tuner.night.budget import BudgetClock, deadline_after
+from tuner.night.foresight import proposals
+from tuner.night.launches import expected_launch_s
+from tuner.night.schedule import Situation, Stop, launches_made, next_job
+from tuner.records import TrialRecord, read_regular
+
+FILE = "ended.json"
+
+
+def note_end(study: LoadedStudy, records: Sequence[TrialRecord], reason: str) -> None:
+    """Write down that these records are all that the budget and the questions of a study gave."""
+    # Hours count what lies between launches too, which no record holds: without the note a night
+    # of hours would seem to lack a launch. It says nothing else, so a full disk is no fault here.
+    path = study.folder / FILE
+    partial = path.with_suffix(".partial")
+    with suppress(OSError):
+        content = {"schema_number": 1, **_end(study, records), "reason": reason}
+        partial.write_text(json.dumps(content, indent=1) + "\n")
+        partial.replace(path)
+
+
+def unfinished(study: LoadedStudy, records: Sequence[TrialRecord]) -> str:
+    """How far a study is that did not come to its end; empty for one that did, or never began."""
+    if not records or _noted(study.folder) == _end(study, records):
+        return ""
+    left = BudgetClock.of(study, records, datetime.now()).launches_left(records, 0)
+    if not _goes_on(study, records, left):
+        return ""
+    made = launches_made(records)
+    if left is None:
+        return f"Not finished: {made} {_launches(made)} so far."
+    total = made + left
+    about = "" if total == study.definition.budget.trials else "about "
+    return f"Not finished: {made} of {about}{total} {_launches(total)}."
+
+
+def _launches(count: int) -> str:
+    return "launch" if count == 1 else "launches"
+
+
+def _goes_on(study: LoadedStudy, records: Sequence[TrialRecord], left: int | None) -> bool:
+    """Whether a run that continued now would launch anything, but for the next night's hours
+    until a deadline that has ended this one."""
+    if _ended_by_deadline(study, records):
+        return False
+    now = Situation(
+        space=study.space,
+        objective=study.objective,
+        baseline=study.baseline,
+        records=records,
+        pending=[],
+        launches_left=left,
+        exhausted=proposals(study, records, left) == 0,
+        session_start=len(records),
+    )
+    try:
+        return not isinstance(next_job(now), Stop)
+    except SpaceError:  # the space was changed: it cannot go on, and did not end by itself
+        return True
+
+
+def _ended_by_deadline(study: LoadedStudy, records: Sequence[TrialRecord]) -> bool:
+    """Whether no further launch would have ended before the deadline after the last one's end."""
+    deadline = study.definition.budget.deadline
+    if deadline is None:
+        return False
+    starts = ((datetime.fromisoformat(r.started_at).timestamp(), r.duration_s) for r in records)
+    ended = datetime.fromtimestamp(max(start + took for start, took in starts))
+    left_s = (deadline_after(deadline, ended) - ended).total_seconds()
+    return left_s < expected_launch_s(study, records)
+
+
+def _end(study: LoadedStudy, records: Sequence[TrialRecord]) -> dict[str, Any]:
+    """What an end is one of: a further launch or another budget, and it is none."""
+    return {"records": len(records), "budget": study.definition.budget.model_dump(mode="json")}
+
+
+def _noted(folder: Path) -> dict[str, Any] | None:
+    """The end that was noted last. One that cannot be read is none: the schedule tells as well."""
+    try:
+        content = json.loads(read_regular(folder / FILE, expected="a file", hint=""))
+        return {"records": content["records"], "budget": content["budget"]}
+    except (RecordsError, ValueError, TypeError, KeyError):
+        return None
