@@ -108,6 +108,22 @@ def test_usual_suspects_are_the_first_group_that_the_launch_has_switched_on() ->
     assert blame.usual(groups[1:], {}, "sglang") == ["mem-fraction-static", "tp-size"]
 
 
+def test_what_the_launch_has_not_is_not_to_blame() -> None:
+    resolved = "server_args=ServerArgs(max_loras_per_batch=8, lora_backend='csgmv', ep_size=1)\n"
+    log = resolved + "CUTLASS: group_gemm.initialize failed: Error Internal\n"
+    flags: dict[str, Value] = {"page-size": 64}
+    failure = classify(log, engine="sglang", exit_code=1, flags=flags)
+    assert failure is not None
+    assert (failure.kind, failure.blame) == ("arch_unsupported", [])
+
+
+def test_what_is_switched_off_is_not_to_blame_for_its_defaults() -> None:
+    said: dict[str, Value] = {"enable-lora": False, "max-loras-per-batch": 8, "lora-backend": "c"}
+    assert blame.usual((("lora",), ("tp",)), {**said, "tp-size": 8}, "sglang") == ["tp-size"]
+    on: dict[str, Value] = {**said, "enable-lora": True}
+    assert blame.usual((("lora",),), on, "sglang") == list(on)
+
+
 def test_suspects_narrow_to_the_new_ones_unless_none_is() -> None:
     assert blame.narrow(["a", "b"], ["b", "c"]) == ["b"]
     assert blame.narrow(["a", "b"], ["c"]) == ["a", "b"]

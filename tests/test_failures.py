@@ -317,6 +317,58 @@ def test_noise_that_became_the_last_word_is_the_probable_cause() -> None:
     assert failure.blame == ["ep-size"]
 
 
+@pytest.mark.parametrize("engine", ["sglang", "vllm"])
+@pytest.mark.parametrize("code", [-9, 137])
+def test_a_server_killed_while_it_served_is_tried_once_more(engine: str, code: int) -> None:
+    handled = "Traceback (most recent call last):\nValueError: a request without a prompt\n"
+    answered = 'INFO:     127.0.0.1:1 - "POST /v1/completions HTTP/1.1" 200 OK\n'
+    for log in ("", handled + answered):
+        failure = classify(
+            prelude(engine, "serving") + log,
+            engine=engine,
+            exit_code=code,
+            flags={"page-size": 64},
+            nearest={},
+        )
+        assert failure is not None
+        assert (failure.action, failure.phase, failure.blame) == ("once", "serving", [])
+        assert "without saying why" in failure.cause
+        assert "OOM killer" in failure.advice
+        assert "dmesg" in failure.advice
+
+
+def test_noise_that_a_server_lived_through_explains_no_later_death() -> None:
+    skip = next(entry["text"] for entry in QUIET if entry["noise"] == "skipped tactic")
+    ready = prelude("sglang", "ready")
+    batch = "[2026-02-03 21:14:26 TP0] Decode batch, #running-req: 8, token usage: 0.10\n"
+    before = prelude("sglang", "captured") + skip + ready.splitlines(keepends=True)[-1]
+    for log in (before, before + batch, ready + batch + skip + batch):
+        failure = classify(log, engine="sglang", exit_code=-9, flags={"ep-size": 8})
+        assert failure is not None
+        assert (failure.kind, failure.action) == ("kernel_fault", "once")
+        assert failure.blame == []
+    announced = ready + batch + skip + batch + "[x] SIGQUIT received. signum=3, frame=None.\n"
+    died = classify(announced, engine="sglang", exit_code=-9, flags={"ep-size": 8})
+    assert died is not None
+    assert (died.kind, died.blame) == ("arch_unsupported", ["ep-size"])
+
+
+def test_an_error_that_a_server_lived_through_explains_no_later_kill() -> None:
+    error = "[TensorRT-LLM][ERROR] Assertion failed: no such tile\n"
+    answered = 'INFO:     127.0.0.1:1 - "POST /v1/completions HTTP/1.1" 200 OK\n'
+    log = prelude("sglang", "serving") + error
+    last = classify(log, engine="sglang", exit_code=-9)
+    assert last is not None
+    assert last.kind == "kernel_assert"
+    outlived = classify(log + answered, engine="sglang", exit_code=-9)
+    assert outlived is not None
+    assert outlived.kind == "kernel_fault"
+    announced = log + answered + "[x] SIGQUIT received. signum=3, frame=None.\n"
+    died = classify(announced, engine="sglang", exit_code=-9)
+    assert died is not None
+    assert died.kind == "kernel_assert"
+
+
 def test_noise_long_before_the_death_explains_nothing() -> None:
     skip = next(entry["text"] for entry in QUIET if entry["noise"] == "skipped tactic")
     busy = "".join(f"DEBUG 02-03 21:25:48 [core.py:11] step {i}\n" for i in range(200))

@@ -57,6 +57,10 @@ def test_the_same_line_of_the_autotuner_on_a_healthy_server_is_no_failure(tmp_pa
     assert AUTOTUNER in log
     assert "Failed to initialize cutlass TMA WS grouped gemm" in log
     assert explained(log, None, BASE) is None
+    killed = explained(log, -9, BASE)
+    assert killed is not None
+    assert (killed.action, killed.blame, killed.phase) == ("once", [], "serving")
+    assert "dmesg" in killed.advice
 
 
 @pytest.mark.parametrize(

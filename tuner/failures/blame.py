@@ -61,6 +61,14 @@ def _is_off(value: Value) -> bool:
     return value is False or value == "none"
 
 
+def _is_switched_off(
+    names: Iterable[str], known: Mapping[str, str], flags: Mapping[str, Value]
+) -> bool:
+    """Whether the launch says that what these flags tune is off, whatever their defaults are."""
+    switches = [known[name] for name in names if name.startswith("enable-") and name in known]
+    return any(flags[switch] is False for switch in switches)
+
+
 def _is_named(name: str, text: str) -> bool:
     """Whether a text speaks of a flag: as a flag, as an attribute, in words, or as TP and the
     like."""
@@ -232,6 +240,7 @@ def usual(groups: Sequence[tuple[str, ...]], flags: Mapping[str, Value], engine:
         names = [
             name
             for concept in group
+            if not _is_switched_off(spellings(concept), known, flags)
             for name in spellings(concept)
             if name in known and not _is_off(flags[known[name]])
         ]

@@ -8,6 +8,7 @@ a rank was doing, which tells look-alikes apart.
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from tuner.definitions.models import Value
@@ -17,7 +18,7 @@ from tuner.failures.log_lines import split_prefix
 from tuner.failures.log_phases import PHASES, Stage
 from tuner.failures.log_phases import Phase as Phase
 from tuner.failures.log_phases import phase_of as phase_of
-from tuner.failures.rules import CLASSES, EXITS, FATAL, SILENT_CHILD
+from tuner.failures.rules import CLASSES, EXITS, FATAL, KILLED_SERVING, SILENT_CHILD
 from tuner.failures.rules.names import flag_of
 from tuner.failures.rules.rule import Action as Action
 from tuner.failures.rules.rule import Rule, Tier
@@ -34,6 +35,7 @@ _TRACED = ("arg_validation", "divisibility", "engine_exception")
 _ALTERED = "Take the flag back, or correct it: without it the model could be read."
 _ASKED = (-15, 143, -2, 130)
 """Exit codes of a server that was told to stop."""
+_KILLED = (-9, 137)
 
 
 class Failure(Frozen):
@@ -194,17 +196,13 @@ def _suspects(
     nearest: Mapping[str, Value] | None,
 ) -> list[str]:
     """The flags that the message names, unless they are as they were and usual ones are not; else
-    the usual ones of the launch; else what is new; else the usual ones among what the engine
-    resolved by itself."""
+    the usual ones of the launch; else what is new."""
     launched = reading.launched
     new = [] if nearest is None else blame.changed(flags, nearest)
     usual = blame.usual(groups, launched, reading.engine)
     if named and not set(named) & set(new) and set(usual) & set(new):
         named = []
-    suspects = (
-        named or usual or new or blame.usual(groups, reading.resolved or launched, reading.engine)
-    )
-    return blame.narrow(suspects, new)
+    return blame.narrow(named or usual or new, new)
 
 
 def _explained(
@@ -283,9 +281,13 @@ def _unexplained(
     nearest: Mapping[str, Value] | None,
 ) -> Failure:
     form = EXITS.get(exit_code or 0, EXITS[0])
-    if exit_code in (-9, 137) and reading.is_sglang:
+    killed, up = exit_code in _KILLED, reading.last_stage >= Stage.READY
+    if killed and reading.is_sglang:
         form = EXITS[0]
-    if form is EXITS[0] and reading.last_stage >= Stage.READY and not reading.has_traceback:
+    if killed and up and reading.death is None:  # SGLang, too, kills itself only after a word
+        form = SILENT_CHILD if reading.is_sglang else form
+        form, nearest = replace(form, action="once", advice=KILLED_SERVING), None
+    elif form is EXITS[0] and up and not reading.has_traceback:
         form = SILENT_CHILD
     said = reading.death or reading.last_words
     ended = "died" if exit_code is None else f"exited with code {exit_code}"

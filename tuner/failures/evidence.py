@@ -344,15 +344,23 @@ class Reading:
             return True
         of_request = hit.rule.kind in _SHOWN_AT_START
         if hit.rule.tier is not Tier.EXCEPTION and not hit.rule.raised and not of_request:
-            return died or not self._timeline.served_after(hit.line.end)
+            return self.death is not None or not self._timeline.served_after(hit.line.end)
         if "hit an exception: " in self.block(hit.line).text:
             return True
         return died and not self._timeline.served_after(hit.line.end)
 
     def _last_noise(self, noises: list[tuple[Noise, Line]]) -> Hit | None:
-        """The suspicious noise that became the last word of a server that died."""
-        suspects = [(noise, line) for noise, line in noises if noise.suspect is not None]
+        """The suspicious noise that became the last word of a server that died: what it said
+        before it was ready, or before it answered further requests, it lived through."""
         death = self._death_line
+        suspects = [
+            (noise, line)
+            for noise, line in noises
+            if noise.suspect is not None
+            and line.start >= self._timeline.ready_at
+            # where a death is announced, peers may still answer between the two lines of it
+            and (death is not None or not self._timeline.served_after(line.end))
+        ]
         if not suspects:
             return None
         noise, line = suspects[-1]

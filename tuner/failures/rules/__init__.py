@@ -6,6 +6,7 @@ from tuner.failures.rules.engine import DEATH as DEATH
 from tuner.failures.rules.engine import SECONDARY as SECONDARY
 from tuner.failures.rules.exits import EXITS as EXITS
 from tuner.failures.rules.exits import FATAL as FATAL
+from tuner.failures.rules.exits import KILLED_SERVING as KILLED_SERVING
 from tuner.failures.rules.exits import SILENT_CHILD as SILENT_CHILD
 from tuner.failures.rules.noise import NOISE as NOISE
 from tuner.failures.rules.rule import Rule

@@ -73,6 +73,12 @@ SILENT_CHILD = ExitForm(
 )
 """A server that was up and whose child is gone: native code crashed, or somebody killed it."""
 
+KILLED_SERVING = (
+    "Something outside killed it: a person, a supervisor, or the kernel's OOM killer. Look at"
+    " dmesg -T for oom-kill, then try once more."
+)
+"""Of a server that was up, announced no death and ended by SIGKILL: its flags are no evidence."""
+
 FATAL = re.compile(
     r"hit an exception: Traceback"
     r"|Received sigquit from a child"
