@@ -64,6 +64,12 @@ def test_a_winner_whose_output_is_the_baselines_wins():
     )
 
 
+def test_where_no_launch_was_compared_nothing_is_said_to_be_the_same():
+    said = conclusion(night(None), OBJECTIVE, "base").output
+    assert said.startswith("outputs: no launch was compared with the baseline's yet. Limit: 0.02")
+    assert "none differ" not in said
+
+
 def test_a_faster_configuration_whose_output_differs_never_wins_and_the_sentence_says_why():
     found = conclusion(night(0.8), OBJECTIVE, "base")
     assert found.winner_key is None

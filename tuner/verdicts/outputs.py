@@ -99,9 +99,13 @@ class Outputs:
         others = [number for number in self.distances if not self._is_baseline(number)]
         wrong = sum(bool(self.differs(number)) for number in others)
         found = self.tolerance
-        return (
+        compared = (
             f"outputs of {_launches(len(others))} compared with the baseline's,"
-            f" {wrong or 'none'} {'differs' if wrong == 1 else 'differ'}. Limit:"
+            f" {wrong or 'none'} {'differs' if wrong == 1 else 'differ'}"
+        )
+        nothing = "outputs: no launch was compared with the baseline's yet"
+        return (
+            f"{compared if others else nothing}. Limit:"
             f" {found.gap_nat:.2g} nat per token (log-probability lost) and"
             f" {percent(found.flip_share)} of tokens the baseline would not have said; the"
             f" baseline's own {found.launches} launches: at most {found.own_nat:.2g} nat and"
