@@ -436,11 +436,11 @@ def test_a_machine_without_swap_and_one_that_does_not_use_it():
 
 
 def test_what_was_removed_is_said():
-    seen = host(swept=["server trial-3: 2 processes", "Ray: 4 processes, 1 folders"])
+    seen = host(swept=["server trial-3: 2 processes", "Ray: 1 process (pid 7), 1 folder (/r/s)"])
     assert judged(seen, NEEDS)[-1] == Check(
         name="leftovers",
         state="ok",
-        found="removed: server trial-3: 2 processes; Ray: 4 processes, 1 folders",
+        found="removed: server trial-3: 2 processes; Ray: 1 process (pid 7), 1 folder (/r/s)",
     )
 
 

@@ -120,7 +120,7 @@ def test_json_is_one_document_with_a_schema(typed, healthy, night):
     assert (answer["schema_number"], answer["host"], answer["ready"]) == (1, "box", True)
     assert answer["study"] == "night"
     assert set(answer["checks"][0]) == {"name", "state", "found", "mend"}
-    healthy(unswept=["Ray: 1 processes live on"])
+    healthy(unswept=["Ray: 1 process lives on"])
     code, out, _ = typed("--json")
     assert (code, json.loads(out)["ready"], json.loads(out)["study"]) == (1, False, None)
 

@@ -17,6 +17,7 @@ from tuner.hosts import inspection, kernel_counts, processes
 from tuner.hosts.inspection import inspect_host
 from tuner.hosts.job import RAY_VARIABLE
 from tuner.hosts.leftovers import records
+from tuner.hosts.ray_leftovers import RaySwept
 from tuner.hosts.supervisor import TAG_VARIABLE
 
 LIMITED = """
@@ -110,10 +111,21 @@ def test_what_a_dead_run_left_is_removed_and_said(own_root):
     finally:
         orphan.kill()
         orphan.wait()
-    assert seen.swept == ["server trial-7-abcd: 1 processes", "Ray: 0 processes, 1 folders"]
+    assert seen.swept == ["server trial-7-abcd: 1 process", f"Ray: 1 folder ({session})"]
     assert seen.unswept == []
     assert not session.exists()
     assert inspect_host().swept == []
+
+
+def test_of_a_ray_the_processes_and_folders_are_named():
+    both = RaySwept(killed=(7, 9), survivors=0, folders=("/r/session_1", "/r/session_2"))
+    assert inspection._ray_words(both) == (
+        "2 processes (pid 7, 9), 2 folders (/r/session_1, /r/session_2)"
+    )
+    many = RaySwept(killed=tuple(range(1, 15)), survivors=0, folders=())
+    assert inspection._ray_words(many).endswith("10, 11, 12 and 2 more)")
+    one = RaySwept(killed=(7,), survivors=0, folders=())
+    assert inspection._ray_words(one) == "1 process (pid 7)"
 
 
 def test_a_run_root_of_another_user_is_a_fault_and_no_end(own_root, tmp_path):

@@ -13,6 +13,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tuner.definitions.counted import counted
 from tuner.errors import HostError
 from tuner.frozen import Frozen
 from tuner.hosts import processes
@@ -21,7 +22,7 @@ from tuner.hosts.gpu_health import Gpus, gpus_now
 from tuner.hosts.job import RAY_VARIABLE
 from tuner.hosts.kernel_counts import machine_ticks, memory, swapped_pages, text
 from tuner.hosts.leftovers import sweep
-from tuner.hosts.ray_leftovers import sweep_ray
+from tuner.hosts.ray_leftovers import RaySwept, sweep_ray
 from tuner.hosts.slots import parse_list
 from tuner.hosts.supervisor import TAG_VARIABLE
 
@@ -135,16 +136,41 @@ def _sweep() -> tuple[list[str], list[str]]:
     except HostError as error:
         return [], [error.message]
     for each in servers:
-        segments = f", {len(each.segments)} files in /dev/shm" if each.segments else ""
-        removed.append(f"server {each.tag}: {each.killed} processes{segments}")
+        segments = counted(len(each.segments), "file") + " in /dev/shm" if each.segments else ""
+        killed = _processes(each.killed)
+        removed.append(f"server {each.tag}: {', '.join(filter(None, (killed, segments)))}")
         if each.survivors or each.unproven:
             why = each.unproven or "they hang inside a driver"
-            left.append(f"server {each.tag}: {each.survivors} processes live on ({why})")
+            left.append(f"server {each.tag}: {_live_on(each.survivors)} ({why})")
     if ray.killed or ray.folders:
-        removed.append(f"Ray: {ray.killed} processes, {len(ray.folders)} folders")
+        removed.append(f"Ray: {_ray_words(ray)}")
     if ray.survivors:
-        left.append(f"Ray: {ray.survivors} processes live on")
+        left.append(f"Ray: {_live_on(ray.survivors)}")
     return removed, left
+
+
+_NAMED = 12
+"""Of a host's Ray, that has a worker for every core, so many processes are named."""
+
+
+def _ray_words(ray: RaySwept) -> str:
+    """Which processes and folders they were, as a stranger to them would look them up."""
+    said = []
+    if ray.killed:
+        pids = ", ".join(map(str, ray.killed[:_NAMED]))
+        more = f" and {len(ray.killed) - _NAMED} more" if len(ray.killed) > _NAMED else ""
+        said.append(f"{_processes(len(ray.killed))} (pid {pids}{more})")
+    if ray.folders:
+        said.append(f"{counted(len(ray.folders), 'folder')} ({', '.join(ray.folders)})")
+    return ", ".join(said)
+
+
+def _processes(count: int) -> str:
+    return "1 process" if count == 1 else f"{count} processes"
+
+
+def _live_on(count: int) -> str:
+    return f"{_processes(count)} {'lives' if count == 1 else 'live'} on"
 
 
 class _Load:

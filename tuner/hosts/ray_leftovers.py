@@ -18,9 +18,9 @@ _KILL_LIMIT_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaySwept:
-    """How many processes were killed, how many could not be, and whose files were removed."""
+    """The processes that were killed, how many could not be, and the folders that were removed."""
 
-    killed: int
+    killed: tuple[int, ...]
     survivors: int
     folders: tuple[str, ...]
 
@@ -42,8 +42,8 @@ def sweep_ray() -> RaySwept:
     return RaySwept(killed=killed, survivors=survivors, folders=_remove_dead_sessions(folder()))
 
 
-def kill_marked(condition: Callable[[str], bool]) -> tuple[int, int]:
-    """Kill all that carries such a mark: (killed, survivors)."""
+def kill_marked(condition: Callable[[str], bool]) -> tuple[tuple[int, ...], int]:
+    """Kill all that carries such a mark: (numbers of the killed, survivors)."""
 
     def find() -> list[processes.Process]:
         known = processes.table()
@@ -51,7 +51,7 @@ def kill_marked(condition: Callable[[str], bool]) -> tuple[int, int]:
         return [known[pid] for pid, text in found.items() if condition(text)]
 
     killed, survivors = processes.kill_all(find, _KILL_LIMIT_S)
-    return len(killed), survivors
+    return tuple(sorted(process.pid for process in killed)), survivors
 
 
 def _owner_is_dead(text: str) -> bool:
@@ -60,11 +60,11 @@ def _owner_is_dead(text: str) -> bool:
 
 
 def _remove_dead_sessions(root: Path) -> tuple[str, ...]:
-    """The files of those whose process, named last in the folder's name, is gone."""
+    """The folders of those whose process, named last in the folder's name, is gone."""
     removed = []
     for session in root.glob("session_*_*"):
         pid = session.name.rpartition("_")[2]
         if pid.isdecimal() and processes.read(int(pid)) is None:
             shutil.rmtree(session, ignore_errors=True)
-            removed.append(session.name)
+            removed.append(str(session))
     return tuple(sorted(removed))
