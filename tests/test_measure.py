@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import os
 import resource
 import signal
@@ -262,7 +263,7 @@ def test_a_rehearsal_is_labelled_and_its_engine_is_asked(tmp_path, objective, ty
         assert out.startswith("REHEARSAL: numbers in real time")
         assert ": sglang 0.5.9 (rehearsal), toy, generate\n" in out
         (loads,) = [line for line in out.splitlines() if "running / queued" in line]
-        assert "-" not in loads.replace("running / queued", "")
+        assert re.search(r"\d / \d", loads)  # a look a second: a short window may have none
 
 
 def test_the_first_way_of_asking_that_brings_tokens_is_taken(truth, objective, typed):
