@@ -1,8 +1,10 @@
 """The README says what is: its commands are those that CI runs, its names are those of files."""
 
+import os
 import re
 import shlex
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import get_args
@@ -15,7 +17,7 @@ from tuner import cli, errors
 from tuner.cli import app
 from tuner.definitions.models import Objective, SpaceDefinition, StudyDefinition
 from tuner.definitions.validation import load
-from tuner.night import environment
+from tuner.night import ending, environment
 from tuner.verbs import report
 
 README = (ROOT / "README.md").read_text()
@@ -67,6 +69,17 @@ def test_commands_parse(command):
     cli.cli.commands[verb].make_context(verb, words)
 
 
+def test_the_first_init_works_as_printed_where_no_engine_is_installed(tmp_path, monkeypatch):
+    first = next(c for c in commands() if c.startswith("tuner init"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "python3").symlink_to(sys.executable)  # an interpreter without the engine
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for name in ("search_spaces", "objectives"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    cli.cli.main(shlex.split(first)[1:], standalone_mode=False)
+    assert (tmp_path / "studies" / "glm5" / "study.yaml").exists()
+
+
 @pytest.mark.parametrize("command", commands())
 def test_shell_blocks_are_shell(command):
     assert subprocess.run(["sh", "-n", "-c", command], check=False).returncode == 0
@@ -106,6 +119,7 @@ def test_files_of_a_study_folder_are_called_as_the_code_calls_them():
         "trials.jsonl.torn",
         "trials/NNNN/",
         environment.FILE,
+        ending.FILE,
         report.FILE,
         "optuna.journal",
     }
