@@ -300,6 +300,40 @@ def test_a_healthy_log_of_a_server_that_exited_is_a_failure_by_its_exit() -> Non
     assert (absent.kind, absent.action) == ("package_env", "stop-study")
 
 
+WORKER = "ERROR 12-01 11:00:00 [core.py:1] Worker proc W-0 died unexpectedly (exit code: {}).\n"
+
+
+@pytest.mark.parametrize("stage", ["starting", "serving"])
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("", -4),
+        ("", 132),
+        (WORKER.format(-4), 1),
+        ("RuntimeError: Engine core failed. Failed core proc(s): {'EngineCore_DP0': -4}\n", 1),
+        ("Fatal Python error: Illegal instruction\n", 132),
+    ],
+)
+def test_a_cpu_that_refuses_an_instruction_is_named(stage: str, said: str, code: int) -> None:
+    flags: dict[str, Value] = {"dtype": "bfloat16", "attention-backend": "x"}
+    log = prelude("vllm", stage) + said
+    failure = classify(log, engine="vllm", exit_code=code, flags=flags)
+    assert failure is not None
+    assert (failure.kind, failure.blame) == ("kernel_fault", [])
+    assert failure.advice.startswith("Illegal instruction: ")
+    assert "--dtype float32" in failure.advice
+    assert "nvidia-smi" not in failure.advice
+
+
+@pytest.mark.parametrize("stage", ["starting", "serving"])
+def test_another_signal_is_no_illegal_instruction_and_needs_no_gpu(stage: str) -> None:
+    log = prelude("vllm", stage) + WORKER.format(-11)
+    failure = classify(log, engine="vllm", exit_code=1)
+    assert failure is not None
+    assert "died of a signal" in failure.advice
+    assert "nvidia-smi" not in failure.advice
+
+
 def test_a_server_that_was_told_to_stop_did_not_fail() -> None:
     log = CAUGHT["written/sglang-healthy"]
     assert classify(log, engine="sglang", exit_code=0) is None

@@ -21,6 +21,12 @@ _SIGNAL = ExitForm(
     action="once",
     advice="Native code died of a signal: read the kernel log, then try once more.",
 )
+ILLEGAL_INSTRUCTION = (
+    "Illegal instruction: the binary or a kernel uses instructions that this CPU, or the virtual"
+    " machine on it, does not allow. Compare lscpu with what the build needs; on a CPU engine whose"
+    " bfloat16 wants AMX, try --dtype float32."
+)
+_ILLEGAL = ExitForm(kind="kernel_fault", action="once", advice=ILLEGAL_INSTRUCTION)
 _KILLED = ExitForm(
     kind="host_oom",
     action="never",
@@ -50,8 +56,8 @@ EXITS: Mapping[int, ExitForm] = {
     139: _SIGNAL,
     -6: _SIGNAL,
     134: _SIGNAL,
-    -4: _SIGNAL,
-    132: _SIGNAL,
+    -4: _ILLEGAL,
+    132: _ILLEGAL,
     -7: ExitForm(
         kind="comm_init",
         action="stop-study",

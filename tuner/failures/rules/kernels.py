@@ -1,5 +1,6 @@
 """Kernels: built, compiled, unsupported, faulty, or checking themselves."""
 
+from tuner.failures.rules.exits import ILLEGAL_INSTRUCTION
 from tuner.failures.rules.rule import BEFORE_READY, Rule, Tier, rule
 
 _STICKY = (
@@ -39,6 +40,12 @@ _CRASH = (
     r"|Fatal Python error: (?:Aborted|Illegal)"
     r"|(?:[Ss]ubprocess|[Pp]rocess|scheduler|[Ww]orker|proc|Rank)\b.*\bexit ?code:? -(?:11|6|4|8)\b"
     r"|Failed \w+ proc\(s\): \{[^}]*: -(?:11|6|4|8)\b"
+)
+_ILLEGAL_WORDS = ("Illegal instruction", "SIGILL", "xit code", "exitcode", "proc(s)")
+_ILLEGAL = (
+    r"^(?:Fatal Python error: )?Illegal instruction|\bSIGILL\b"
+    r"|(?:[Ss]ubprocess|[Pp]rocess|scheduler|[Ww]orker|proc|Rank)\b.*\bexit ?code:? -4\b"
+    r"|Failed \w+ proc\(s\): \{[^}]*: -4\b"
 )
 
 _COMPILER_WORDS = (
@@ -267,6 +274,28 @@ RULES: tuple[Rule, ...] = (
         "Asynchronous: the frame it surfaces in is not the kernel at fault.",
     ),
     rule(
+        "illegal instruction at start",
+        "kernel_fault",
+        Tier.FAULT,
+        _ILLEGAL_WORDS,
+        _ILLEGAL,
+        "The CPU's own refusal, not a GPU's: what was compiled does not fit this machine.",
+        stages=BEFORE_READY,
+        action="never",
+        advice=ILLEGAL_INSTRUCTION,
+        blame=(),
+    ),
+    rule(
+        "illegal instruction",
+        "kernel_fault",
+        Tier.FAULT,
+        _ILLEGAL_WORDS,
+        _ILLEGAL,
+        "Some kernels are only chosen when a request comes.",
+        advice=ILLEGAL_INSTRUCTION,
+        blame=(),
+    ),
+    rule(
         "crash at start",
         "kernel_fault",
         Tier.FAULT,
@@ -275,6 +304,8 @@ RULES: tuple[Rule, ...] = (
         "A signal in native code, before any request.",
         stages=BEFORE_READY,
         action="never",
+        advice="Native code died of a signal before any request: read the kernel log (dmesg -T) and"
+        " bisect the backend flags; the same flags will fail again.",
     ),
     rule(
         "crash",
@@ -283,5 +314,7 @@ RULES: tuple[Rule, ...] = (
         _CRASHES,
         _CRASH,
         "A signal in native code: no Python line explains it.",
+        advice="Native code died of a signal: read the kernel log (dmesg -T), then try once more;"
+        " if it comes again, bisect the backend flags.",
     ),
 )
