@@ -172,6 +172,36 @@ def test_secrets_that_a_server_prints_are_not_repeated(tmp_path, typed):
         assert not [secret for secret in ("sk-abc", "hf_xyz", "sk-admin") if secret in out]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Decode batch, #running-req: 10, gen throughput (token/s): 38.13, #queue-req: 0",
+        "Prefill batch, #new-seq: 1, #new-token: 315, #cached-token: 0, token usage: 0.00",
+        "time per output token: 12.5ms, of the pool per token: 3%, #token: 31400/512000.",
+        "max_num_batched_tokens=8192, tokenizer='m', hf_overrides={}, sk-learn",
+    ],
+)
+def test_numbers_of_tokens_are_shown(tmp_path, line):
+    path = tmp_path / "server.log"
+    path.write_text(f"{line}\n")
+    assert [shown.text for shown in explain(str(path)).context] == [line]
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("token=abc, HF_TOKEN: abc", "token=(hidden), HF_TOKEN: (hidden)"),
+        ("{'hf-token': '123'} --hf-token 12ab", "{'hf-token': (hidden)} --hf-token (hidden)"),
+        ("token: 1234567890123, password: 4", "token: (hidden), password: (hidden)"),
+        (f"Bearer hf_{'aB3' * 11} or sk-{'x-_9' * 6}.", "Bearer (hidden) or (hidden)."),
+    ],
+)
+def test_what_may_be_a_token_itself_is_hidden(tmp_path, line, shown):
+    path = tmp_path / "server.log"
+    path.write_text(f"{line}\n")
+    assert [masked.text for masked in explain(str(path)).context] == [shown]
+
+
 def test_what_a_terminal_would_obey_is_not_printed(tmp_path, typed):
     path = tmp_path / "server.log"
     path.write_text(LEAKED + "\x1b]0;owned\x07\x1b[2J[bold]x[/bold]\n")

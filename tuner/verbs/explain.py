@@ -26,10 +26,15 @@ _LIMIT_BYTES = 256_000_000
 _ABOVE, _BELOW = 3, 3
 _LINE_CHARS = 500
 _ASSIGNED = re.compile(
-    r"(?P<before>(?<![\w-])(?P<dashes>--)?(?P<name>[A-Za-z][\w-]*)['\"]?(?:=|: ?|(?(dashes) +)))"
+    r"(?P<before>(?<![\w-])(?P<dashes>--)?(?P<name>[A-Za-z][\w-]*)['\"]?"
+    r"(?:=|: ?|(?(dashes) +|(?!))))"
     r"(?P<value>'[^']*'|\"[^\"]*\"|(?!--)[^\s,)}]+)"
 )
 """`api_key='x'`, `'api_key': 'x'`, `--api-key x`, `HF_TOKEN=x`."""
+_COUNT = re.compile(r"-?\d{1,9}(?:\.\d+)?(?:/\d{1,9}|%|[mun]?s)?[.;\]]*")
+"""How many tokens, or how long each took: `#new-token: 4`."""
+_BY_ITSELF = re.compile(r"\b(?:hf_[A-Za-z0-9]{20,}|sk-[\w-]{20,})")
+"""A secret that shows what it is, whatever stands before it."""
 _OF_SGLANG = re.compile(
     r"\[20\d\d-\d\d-\d\d \d\d:\d\d:\d\d(?: [A-Z]{2}\d+)*\] \S"
     r"|File \"[^\"\n]*/sglang/|server_args=ServerArgs\(|No module named '?sglang\b"
@@ -146,11 +151,13 @@ def _masked(text: str) -> str:
     """The text without the secrets that a server prints among its arguments."""
 
     def mask(match: re.Match[str]) -> str:
+        if match["name"].lower().endswith("token") and _COUNT.fullmatch(match["value"]):
+            return match[0]
         name, value = match["name"], match["value"].strip("'\"")
         secret = is_secret_variable if name.isupper() else is_secret_flag
         return f"{match['before']}{HIDDEN}" if value and secret(name, value) else match[0]
 
-    return _ASSIGNED.sub(mask, text)
+    return _BY_ITSELF.sub(HIDDEN, _ASSIGNED.sub(mask, text))
 
 
 def _content(source: str) -> tuple[bytes, bool]:
