@@ -1,7 +1,9 @@
 """Servers that only look ready, or are so for a while: each ends its launch in words of its own."""
 
+import json
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from tests.rehearsed import serving
 from tests.test_trial import Trial
 from tuner.errors import LaunchLost, PortTaken
 from tuner.hosts import processes
+from tuner.hosts.leftovers import default_run_root, records
 from tuner.hosts.supervisor import TAG_VARIABLE
 from tuner.night.course import TrialNote
 
@@ -57,10 +60,8 @@ def test_a_server_that_somebody_told_to_end_is_said_to_have_been(trial: Trial) -
 
         def append(self, note: TrialNote) -> None:
             if note.phase == "rung":
-                marks = processes.marks(TAG_VARIABLE, processes.table())
-                for pid in set(marks) - set(supervisors_of("trial-0-")):
-                    if marks[pid].startswith("trial-0-"):
-                        os.kill(pid, signal.SIGTERM)
+                for pid in set(own_marks()) - set(own_supervisors()):
+                    os.kill(pid, signal.SIGTERM)
 
     trial.notes = Tells()
     record = trial.run()
@@ -89,7 +90,7 @@ def test_a_launch_whose_supervisor_was_killed_says_nothing_of_its_configuration(
 
         def append(self, note: TrialNote) -> None:
             if note.phase == "rung":
-                for pid in supervisors_of("trial-0-"):
+                for pid in own_supervisors():
                     os.kill(pid, signal.SIGKILL)
 
     trial.notes = Kills()
@@ -97,10 +98,16 @@ def test_a_launch_whose_supervisor_was_killed_says_nothing_of_its_configuration(
         trial.run()
 
 
-def supervisors_of(tag: str) -> list[int]:
+def own_marks() -> dict[int, str]:
+    """The processes of this test's servers: others may run on this machine."""
+    owned: set[str] = set()
+    for path in records(default_run_root()).glob("*.json"):
+        with suppress(OSError, ValueError):
+            record = json.loads(path.read_text())
+            owned.update({record["tag"]} if record["owner"][0] == os.getpid() else ())
     marks = processes.marks(TAG_VARIABLE, processes.table())
-    return [
-        pid
-        for pid, mark in marks.items()
-        if mark.startswith(tag) and "hosts.supervisor" in processes.command_line(pid)
-    ]
+    return {pid: mark for pid, mark in marks.items() if mark in owned}
+
+
+def own_supervisors() -> list[int]:
+    return [pid for pid in own_marks() if "hosts.supervisor" in processes.command_line(pid)]
