@@ -147,7 +147,7 @@ class _Watched:
                     break
                 await asyncio.wait([asked], timeout=POLL_S)
             if not asked.done():
-                self.heard = self.heard or "a small request is not answered"
+                self.heard = "a small request is not answered"
                 return False
             self.heard = asked.result()
             return not self.heard
