@@ -16,6 +16,8 @@ DRAIN_S = 1.5
 """How long a doomed server's log may be quiet before it is taken for whole: the cause may be
 printed after the alarm."""
 LONGEST_DRAIN_S = 10.0
+_UNANSWERED_S = 1.0
+"""A question that is open for so long says more than the answer before it."""
 _WORK_LOOKS = 20
 """How often within the time of a stall the work of a server's processes is looked at."""
 
@@ -140,14 +142,15 @@ class _Watched:
 
     async def _answers(self, engine: Engine, http: Http, deadline: float) -> bool:
         """Ask once; an answer that does not come is left when the server or the time is lost."""
-        asked = asyncio.ensure_future(engine.unready(http))
+        asked, begun = asyncio.ensure_future(engine.unready(http)), time.monotonic()
         try:
             while not asked.done() and time.monotonic() < deadline:
                 if self._given_up(listens=True):
                     break
                 await asyncio.wait([asked], timeout=POLL_S)
             if not asked.done():
-                self.heard = "a small request is not answered"
+                if not self.heard or time.monotonic() - begun > _UNANSWERED_S:
+                    self.heard = "a small request is not answered"
                 return False
             self.heard = asked.result()
             return not self.heard
