@@ -11,7 +11,7 @@ from tuner.load.events import (
     Heard,
     Said,
     Usage,
-    all_understood,
+    all_said,
     ended_by,
     short_bytes,
     understood,
@@ -109,8 +109,7 @@ class Chat:
 
     def said(self, data: Sequence[bytes]) -> Sequence[Said | None]:
         """What events say that are content and its tokens; None for the others."""
-        events = all_understood(self._decoder, data)
-        return [None] * len(data) if events is None else [_said(event) for event in events]
+        return all_said(self._decoder, data, _said)
 
 
 def _said(event: _Chat) -> Said | None:

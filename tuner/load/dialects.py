@@ -21,7 +21,7 @@ from tuner.load.events import (
     Heard,
     Said,
     Usage,
-    all_understood,
+    all_said,
     ended_by,
     short_bytes,
     understood,
@@ -139,8 +139,7 @@ class Completions:
 
     def said(self, data: Sequence[bytes]) -> Sequence[Said | None]:
         """What events say that are text and its tokens; None for the others."""
-        events = all_understood(self._decoder, data)
-        return [None] * len(data) if events is None else [_said(event) for event in events]
+        return all_said(self._decoder, data, _said)
 
 
 def _said(event: _Completion) -> Said | None:

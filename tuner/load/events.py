@@ -1,6 +1,6 @@
 """What an event may say, whatever the dialect: text, counts, that it failed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -81,6 +81,16 @@ def all_understood(
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return found if len(found) == len(data) else None
+
+
+def all_said(
+    decoder: msgspec.json.Decoder[Understood],
+    data: Sequence[bytes],
+    said: Callable[[Understood], Said | None],
+) -> Sequence[Said | None]:
+    """What events of one line each say by `said`; None for all where any is not of their kind."""
+    events = all_understood(decoder, data)
+    return [None] * len(data) if events is None else [said(event) for event in events]
 
 
 def ended_by(reason: str | None) -> str | None:
