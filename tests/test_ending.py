@@ -3,6 +3,7 @@
 import json
 import sys
 from datetime import datetime, timedelta
+from unittest.mock import Mock
 
 import pytest
 
@@ -91,14 +92,22 @@ def test_a_note_that_cannot_be_read_is_none(night, text):
     assert said(night) == "Not finished: 3 of 26 launches."
 
 
-@pytest.mark.parametrize(("before_s", "ended"), [(120, True), (4000, False)])
-def test_a_deadline_ended_what_had_no_time_for_another_launch(night, before_s, ended):
+@pytest.mark.parametrize("looked_after_s", [60, 4000 - 90, 30 * 86400])
+@pytest.mark.parametrize(
+    ("before_s", "sentence"), [(120, ""), (4000, "Not finished: 3 of about 9 launches.")]
+)
+def test_a_deadline_ended_what_had_no_time_for_another_launch(
+    night, monkeypatch, before_s, sentence, looked_after_s
+):
     last_end = datetime(2026, 1, 1, 12, 0)
     deadline = last_end + timedelta(seconds=before_s)
     budget(night, f'{{deadline: "{deadline:%H:%M}"}}')
     start = (last_end - timedelta(seconds=600)).astimezone().isoformat()
     baselines(night, 3, duration_s=600.0, started_at=start)
-    assert (said(night) == "") is ended
+    clock = Mock(wraps=datetime, now=lambda: last_end + timedelta(seconds=looked_after_s))
+    monkeypatch.setattr("tuner.night.ending.datetime", clock)
+    monkeypatch.setattr("tuner.night.budget.datetime", clock)
+    assert said(night) == sentence
 
 
 def test_a_space_that_has_other_values_by_now_is_no_fault_here(night):

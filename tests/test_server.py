@@ -259,6 +259,7 @@ def test_sweep_finds_what_is_left_when_owner_and_supervisor_were_killed(
         server.owner.send_signal(signal.SIGSTOP)
         victims.kill(server.supervisor)
         server.owner.kill()
+        server.owner.wait()
         until(lambda: not processes.read(server.server), "the kernel killed the server")
         assert not server.gone()
         (swept,) = sweep(tmp_path / "root")

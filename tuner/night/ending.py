@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ def unfinished(study: LoadedStudy, records: Sequence[TrialRecord]) -> str:
     """How far a study is that did not come to its end; empty for one that did, or never began."""
     if not records or _noted(study.folder) == _end(study, records):
         return ""
-    left = BudgetClock.of(study, records, datetime.now()).launches_left(records, 0)
+    left = _launches_left(study, records)
     if not _goes_on(study, records, left):
         return ""
     made = launches_made(records)
@@ -49,11 +50,23 @@ def _launches(count: int) -> str:
     return "launch" if count == 1 else "launches"
 
 
+def _launches_left(study: LoadedStudy, records: Sequence[TrialRecord]) -> int | None:
+    """Launches that the budget had left when the last one ended: a deadline is that night's, and
+    not the next that the clock will show to whoever looks."""
+    budget = study.definition.budget
+    clock = replace(BudgetClock.of(study, records, datetime.now()), deadline=None)
+    left = clock.launches_left(records, 0)
+    if budget.deadline is None:
+        return left
+    starts = ((datetime.fromisoformat(r.started_at).timestamp(), r.duration_s) for r in records)
+    ended = datetime.fromtimestamp(max(start + took for start, took in starts))
+    left_s = (deadline_after(budget.deadline, ended) - ended).total_seconds()
+    until_deadline = int(left_s / expected_launch_s(study, records))
+    return until_deadline if left is None else min(left, until_deadline)
+
+
 def _goes_on(study: LoadedStudy, records: Sequence[TrialRecord], left: int | None) -> bool:
-    """Whether a run that continued now would launch anything, but for the next night's hours
-    until a deadline that has ended this one."""
-    if _ended_by_deadline(study, records):
-        return False
+    """Whether a run with so many launches left would have launched anything."""
     now = Situation(
         space=study.space,
         objective=study.objective,
@@ -68,17 +81,6 @@ def _goes_on(study: LoadedStudy, records: Sequence[TrialRecord], left: int | Non
         return not isinstance(next_job(now), Stop)
     except SpaceError:  # the space was changed: it cannot go on, and did not end by itself
         return True
-
-
-def _ended_by_deadline(study: LoadedStudy, records: Sequence[TrialRecord]) -> bool:
-    """Whether no further launch would have ended before the deadline after the last one's end."""
-    deadline = study.definition.budget.deadline
-    if deadline is None:
-        return False
-    starts = ((datetime.fromisoformat(r.started_at).timestamp(), r.duration_s) for r in records)
-    ended = datetime.fromtimestamp(max(start + took for start, took in starts))
-    left_s = (deadline_after(deadline, ended) - ended).total_seconds()
-    return left_s < expected_launch_s(study, records)
 
 
 def _end(study: LoadedStudy, records: Sequence[TrialRecord]) -> dict[str, Any]:
