@@ -5,7 +5,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from tuner.http.connection import RawExchange
+from tuner.http.exchange import RawExchange
 from tuner.load.backoff import LONGEST_ASKED_S, LONGEST_S, backoff_s
 
 

@@ -1,5 +1,7 @@
 import asyncio
-from contextlib import asynccontextmanager
+import socket
+from collections.abc import Iterator
+from contextlib import asynccontextmanager, contextmanager
 from itertools import pairwise
 from time import perf_counter
 
@@ -9,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuner.errors import HttpProtocolError, HttpUnreachable
-from tuner.http.connection import Connection, RawExchange
-from tuner.http.wire import Wire
+from tuner.http.connection import Connection
+from tuner.http.exchange import RawExchange
 from tuner.load import run
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -109,6 +111,17 @@ class Parsed:
         self.whole = True
 
 
+@contextmanager
+def fake() -> Iterator[Connection]:
+    """A connection to nobody: what it hears is said to it."""
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    connection = Connection("http://fake", near)
+    with far:
+        yield connection
+        connection.cut()
+
+
 LONG = b"x" * 5000
 END = b"0\r\n\r\n"
 
@@ -138,19 +151,18 @@ def test_a_read_that_is_one_whole_chunk_is_what_the_parser_makes_of_it(reads):
     reads = [OK + b"transfer-encoding: chunked\r\n\r\n", *reads]
 
     async def hear():
-        connection = Connection("http://fake")
-        connection.attach(_Deaf())
-        raw = connection.begin(b"GET / HTTP/1.1\r\n\r\n")
-        started_s = raw.sent_s
-        for number, data in enumerate(reads, 1):
-            if connection.idle or connection.closed:
-                break
-            connection.heard_bytes(data, started_s + number, None)
-        return raw, [(at_s - started_s, piece) for at_s, piece in raw.chunks]
+        with fake() as connection:
+            raw = connection.begin(b"GET / HTTP/1.1\r\n\r\n")
+            for number, data in enumerate(reads, 1):
+                if connection.idle or connection.closed:
+                    break
+                connection.heard_bytes(data, raw.sent_s + number, None)
+            return raw
 
-    raw, pieces = asyncio.run(hear())
+    raw = asyncio.run(hear())
     parsed = Parsed(reads)
-    assert [(round(at_s), piece) for at_s, piece in pieces] == parsed.pieces
+    came_s = [round(at_s - raw.sent_s) for at_s in raw.arrivals_s]
+    assert list(zip(came_s, raw.pieces, strict=True)) == parsed.pieces
     assert (raw.done_s is not None, raw.error is not None) == (parsed.whole, parsed.failed)
 
 
@@ -162,8 +174,8 @@ def test_every_read_has_its_stamp_and_the_request_the_first():
         b"0\r\n\r\n",
     ]
     (raw,) = run(exchange_with(answering(*pieces, pause_s=0.03)))
-    assert [body for _, body in raw.chunks] == [b"a", b"b"]
-    (first_s, _), (second_s, _) = raw.chunks
+    assert raw.pieces == [b"a", b"b"]
+    first_s, second_s = raw.arrivals_s
     assert raw.done_s is not None
     assert raw.sent_s + 0.02 < first_s < second_s - 0.02 < raw.done_s - 0.04
 
@@ -423,32 +435,16 @@ def test_a_refused_connection_is_unreachable():
 @given(st.binary(max_size=80), st.integers(0, len(CHUNKED)), st.integers(0, 3))
 def test_corruption_ends_in_an_answer_or_a_typed_error_never_in_a_hang(noise, at, drop):
     async def ask():
-        connection = Connection("http://fake")
-        connection.attach(_Deaf())
-        raw = connection.begin(b"GET / HTTP/1.1\r\n\r\n")
-        connection.heard_bytes(
-            CHUNKED[:at] + noise + CHUNKED[at + drop :] or b"x", perf_counter(), None
-        )
-        if raw.done_s is None and raw.error is None:
-            connection.lost(None)
-        return raw
+        with fake() as connection:
+            raw = connection.begin(b"GET / HTTP/1.1\r\n\r\n")
+            data = CHUNKED[:at] + noise + CHUNKED[at + drop :] or b"x"
+            connection.heard_bytes(data, perf_counter(), None)
+            if raw.done_s is None and raw.error is None:
+                connection.lost(None)
+            return raw
 
     raw = asyncio.run(ask())
     assert (raw.done_s is None) != (raw.error is None)
-
-
-class _Deaf(Wire):
-    def __init__(self):
-        pass
-
-    def write(self, data):
-        pass
-
-    def abort(self):
-        pass
-
-    def answered(self):
-        pass
 
 
 def test_a_body_without_end_is_cut_off(monkeypatch):
@@ -465,3 +461,19 @@ def test_a_body_without_end_is_cut_off(monkeypatch):
     assert isinstance(raw.error, HttpProtocolError)
     assert "an answer of more than 1000 bytes" in raw.error.message
     assert len(raw.body) < 100_000
+
+
+def test_a_stream_without_end_is_cut_off_too(monkeypatch):
+    monkeypatch.setattr("tuner.http.connection.MAX_BODY_BYTES", 50_000)
+
+    async def hear():
+        with fake() as connection:
+            raw = connection.begin(b"GET / HTTP/1.1\r\n\r\n")
+            connection.heard_bytes(OK + b"transfer-encoding: chunked\r\n\r\n", 1.0, None)
+            while raw.error is None and len(raw.pieces) < 100_000:
+                connection.heard_bytes(b"a\r\n0123456789\r\n", 1.0, None)
+            return raw
+
+    raw = asyncio.run(hear())
+    assert isinstance(raw.error, HttpProtocolError)
+    assert 50_000 < len(raw.body) < 200_000

@@ -54,9 +54,9 @@ def test_a_channel_posts_a_body_and_records_the_answer(channel_of):
     raws = run(ask())
     for raw in raws:
         assert (raw.status, raw.body, raw.error) == (200, b"hello world", None)
-        assert raw.sent_s < raw.chunks[0][0] < raw.chunks[-1][0]
+        assert raw.sent_s < raw.arrivals_s[0] < raw.arrivals_s[-1]
         assert raw.done_s is not None
-        assert raw.chunks[-1][0] <= raw.done_s
+        assert raw.arrivals_s[-1] <= raw.done_s
     assert [seen[1], seen[3]] == [b"body", b"more"]
     assert seen[0].startswith(b"POST /v1/completions%25?a=1 HTTP/1.1\r\n")
     head = seen[0].lower()

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.exchanges import came
 from tuner.errors import HttpUnreachable
-from tuner.http.connection import RawExchange
+from tuner.http.exchange import RawExchange
 from tuner.load.dialects import DIALECTS, Dialect, Reply, decode, spread
 
 COMPLETIONS = DIALECTS["completions"]
@@ -26,7 +27,7 @@ def exchange(*data: object, done: bool = True, status: int = 200, **other) -> Ra
         for at, one in enumerate(data, start=1)
     ]
     done_s = float(len(chunks)) if done else None
-    return RawExchange(sent_s=0.0, status=status, chunks=chunks, done_s=done_s, **other)
+    return came(*chunks, status=status, done_s=done_s, **other)
 
 
 def part(text: str = "x", used: int | None = None, reason: str | None = None) -> dict[str, object]:
@@ -122,7 +123,7 @@ def test_a_thought_under_both_names_is_said_once():
 
 def test_several_events_of_a_chat_in_one_read_arrive_together():
     raw = exchange(opening(0), delta(2, content="ab"), delta(4, "length", content="cd"), b"[DONE]")
-    raw.chunks = [(5.0, raw.body)]
+    raw = came((5.0, raw.body), done_s=raw.done_s)
     assert decode(raw, CHAT).events == ((5.0, 2), (5.0, 2))
 
 
@@ -183,7 +184,7 @@ def test_a_cut_answer_without_usage_waits_for_its_count():
 
 def test_a_cut_answer_keeps_what_was_counted():
     raw = exchange(part("a", 1), part("b", 3), done=False)
-    raw.chunks.append((9.0, b'data: {"choi'))
+    raw.add(9.0, b'data: {"choi')
     reply = decode(raw, COMPLETIONS)
     assert (reply.events, reply.uncounted, reply.error) == (((1, 1), (2, 2)), (), None)
 
@@ -215,13 +216,9 @@ def test_native_increments_of_text_are_joined():
     ],
 )
 def test_an_answer_that_is_no_stream_arrives_at_once(dialect, payload):
-    raw = RawExchange(
-        sent_s=0.0,
-        status=200,
-        headers=[(b"Content-Type", b"application/json; charset=utf-8")],
-        chunks=[(1.0, msgspec.json.encode(payload)[:9]), (2.0, msgspec.json.encode(payload)[9:])],
-        done_s=2.0,
-    )
+    body = msgspec.json.encode(payload)
+    headers = [(b"Content-Type", b"application/json; charset=utf-8")]
+    raw = came((1.0, body[:9]), (2.0, body[9:]), headers=headers, done_s=2.0)
     assert decode(raw, dialect) == Reply(events=((2.0, 9),), input_tokens=7, text="abc")
     raw.done_s = None
     assert decode(raw, dialect) == Reply()
@@ -301,8 +298,7 @@ def test_a_fault_of_the_native_dialect_is_told(data, error):
 
 
 def test_an_error_status_is_told_with_its_body():
-    raw = exchange(status=503)
-    raw.chunks = [(1.0, b"queue "), (1.0, b"is full")]
+    raw = came((1.0, b"queue "), (1.0, b"is full"), status=503, done_s=1.0)
     assert decode(raw, COMPLETIONS) == Reply(error="status 503: 'queue is full'")
 
 
@@ -348,13 +344,13 @@ def test_a_stream_split_anywhere_says_the_same_and_corrupted_says_so_or_stays_wh
     dialect, body, expected = rng.choice(bodies())
     edges = [0, *sorted(rng.choices(range(len(body) + 1), k=rng.randrange(8))), len(body)]
     chunks = [(float(at), body[a:b]) for at, (a, b) in enumerate(pairwise(edges))]
-    raw = RawExchange(sent_s=0.0, status=200, chunks=chunks, done_s=99.0)
+    raw = came(*chunks, done_s=99.0)
     reply = decode(raw, dialect)
     assert (reply.error, reply.text, reply.input_tokens) == (None, expected.text, 7)
     assert reply.output_tokens == expected.output_tokens
 
     at, length = rng.randrange(len(body)), rng.randrange(6)
     noise = rng.randbytes(rng.randrange(6))
-    raw.chunks = [(1.0, body[:at] + noise + body[at + length :])]
+    raw = came((1.0, body[:at] + noise + body[at + length :]), done_s=99.0)
     reply = decode(raw, dialect)
     assert reply.error is not None or reply.output_tokens > 0

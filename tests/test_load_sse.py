@@ -83,18 +83,15 @@ def test_a_read_that_looks_like_an_event_may_be_the_rest_of_one():
 def test_events_that_come_alone_are_read_as_any_others(pieces):
     body = ["data: " + "".join(piece) + "\n\n" for piece in pieces]
     for chunks in (body, ["".join(piece) for piece in pieces]):
-        timed = [(float(at), chunk.encode()) for at, chunk in enumerate(chunks)]
-        alone = plain(timed)
+        pieces = [chunk.encode() for chunk in chunks]
+        alone = plain(pieces)
         if alone is not None:
-            assert list(enumerate(alone)) == list(events(timed))
+            assert list(enumerate(alone)) == list(events(enumerate(pieces)))
 
 
 def test_events_of_one_line_that_come_alone_are_seen_to():
-    assert plain([(1.0, b"data: a\n\n"), (2.0, b"data: \n\n"), (3.0, b"data: [DONE]\n\n")]) == [
-        b"a",
-        b"",
-        b"[DONE]",
-    ]
+    pieces = [b"data: a\n\n", b"data: \n\n", b"data: [DONE]\n\n"]
+    assert plain(pieces) == [b"a", b"", b"[DONE]"]
     assert plain([]) == []
 
 
@@ -112,4 +109,11 @@ def test_events_of_one_line_that_come_alone_are_seen_to():
     ],
 )
 def test_what_is_more_or_less_than_one_line_is_left_to_the_whole_parser(chunk):
-    assert plain([(1.0, b"data: a\n\n"), (2.0, chunk)]) is None
+    assert plain([b"data: a\n\n", chunk]) is None
+
+
+@pytest.mark.parametrize(
+    "pieces", [[b"data: a\n", b"\ndata: b\n\n"], [b"data: a\n\nda", b"ta: b\n\n"]]
+)
+def test_events_that_end_within_a_piece_are_left_to_the_whole_parser(pieces):
+    assert plain(pieces) is None

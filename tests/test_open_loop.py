@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tuner.http.exchange import Tally
 from tuner.load import Played, RungPlan, Target, play, run
 from tuner.load.open_loop import FAILURES_TO_GIVE_UP
 from tuner.load.pool import LEAST_SPARES, Pool
@@ -230,7 +231,7 @@ def test_a_server_that_is_not_there_is_told_and_waited_for_no_longer(truth):
 
 def test_connections_stand_open_before_they_are_needed():
     async def scenario(url: str, taken: list[socket.socket]) -> None:
-        pool = Pool(Target(base_url=url, api="completions", model="m"), rate=1.0)
+        pool = Pool(Target(base_url=url, api="completions", model="m"), Tally(), rate=1.0)
         await pool.connect()
         first = [pool.take(0) for _ in range(LEAST_SPARES)]
         assert all(channel is not None and channel.ready for channel in first)
@@ -246,7 +247,10 @@ def test_connections_stand_open_before_they_are_needed():
 
 def test_connections_that_the_server_closed_are_opened_again():
     async def scenario(url: str, taken: list[socket.socket]) -> None:
-        pool, ending = Pool(Target(base_url=url, api="completions", model="m"), rate=1.0), Ending()
+        pool, ending = (
+            Pool(Target(base_url=url, api="completions", model="m"), Tally(), rate=1.0),
+            Ending(),
+        )
         keeping = asyncio.create_task(pool.keep(ending))
         await until(lambda: len(taken) == LEAST_SPARES)
         for one in taken[:]:
@@ -273,7 +277,7 @@ async def until(true) -> None:
 def test_the_limit_of_open_files_is_the_limit_of_connections(monkeypatch):
     target = Target(base_url="http://127.0.0.1:1", api="completions", model="m")
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 256))
-    limit = Pool(target, rate=1.0).limit
+    limit = Pool(target, Tally(), rate=1.0).limit
     assert 0 < limit < 256 - 64
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
-    assert Pool(target, rate=1.0).limit == 16_384
+    assert Pool(target, Tally(), rate=1.0).limit == 16_384

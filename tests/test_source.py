@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tuner.http.connection import RawExchange
+from tests.exchanges import came
+from tuner.http.exchange import RawExchange
 from tuner.load import RungPlan, Target
 from tuner.load.readying import prompts_for
 from tuner.load.source import Asker
@@ -25,13 +26,8 @@ def asker() -> Asker:
 
 
 def answer(body: bytes, kind: bytes = b"application/json", status: int = 200) -> RawExchange:
-    return RawExchange(
-        sent_s=1.0,
-        status=status,
-        headers=[(b"content-type", kind)],
-        chunks=[(2.0, body)],
-        done_s=2.0,
-    )
+    headers = [(b"content-type", kind)]
+    return came((2.0, body), sent_s=1.0, status=status, headers=headers, done_s=2.0)
 
 
 @pytest.mark.parametrize(

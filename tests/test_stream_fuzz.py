@@ -21,6 +21,7 @@ import uvloop
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.exchanges import came
 from tests.stream_answers import (
     INPUT_TOKENS,
     Answer,
@@ -32,7 +33,8 @@ from tests.stream_answers import (
     sse,
 )
 from tuner.errors import HttpError
-from tuner.http.connection import Connection, RawExchange
+from tuner.http.connection import Connection
+from tuner.http.exchange import RawExchange
 from tuner.http.transport import RecordingTransport
 from tuner.load.channels import Channel, open_channels
 from tuner.load.dialects import DIALECTS, Reply, decode
@@ -333,6 +335,6 @@ async def question(wire: Fuzzed, pieces: Sequence[bytes]) -> bytes:
 @pytest.mark.parametrize("api", ["completions", "chat", "generate"])
 def test_json_nested_without_end_is_a_typed_error(api: Api, depth: int) -> None:
     for inner in (b'{"error":%s%s}', b'{"x":%s%s}', b'{"choices":%s%s}', b"%s%s"):
-        raw = RawExchange(sent_s=0.0, status=200, done_s=1.0)
-        raw.chunks.append((1.0, b"data: " + inner % (b"[" * depth, b"]" * depth) + b"\n\n"))
+        data = b"data: " + inner % (b"[" * depth, b"]" * depth) + b"\n\n"
+        raw = came((1.0, data), done_s=1.0)
         assert decode(raw, DIALECTS[api]).error

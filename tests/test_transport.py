@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from tests.test_connection import CHUNKED, OK, answering, server
-from tuner.http.connection import RawExchange
+from tuner.http.exchange import RawExchange
 from tuner.http.transport import RecordingTransport
 from tuner.load import run
 

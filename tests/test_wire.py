@@ -9,8 +9,28 @@ import pytest
 
 from tests.test_connection import server
 from tuner.http import wire
-from tuner.http.wire import Wire
+from tuner.http.wire import Wire, connected
 from tuner.load import run
+
+
+class Told(Wire):
+    """A wire that tells what it hears."""
+
+    __slots__ = ("hear", "lose")
+
+    def __init__(self, sock, hear, lose):
+        super().__init__(sock)
+        self.hear, self.lose = hear, lose
+
+    @classmethod
+    async def open(cls, host, port, hear, lose):
+        return cls(await connected(host, port), hear, lose)
+
+    def heard_bytes(self, data, at_s, lag_s):
+        self.hear(data, at_s, lag_s)
+
+    def lost(self, exc):
+        self.lose(exc)
 
 
 async def heard_from(serve, *, say=b"", until=1):
@@ -27,7 +47,7 @@ async def heard_from(serve, *, say=b"", until=1):
         enough.set()
 
     async with server(serve) as port:
-        opened = await Wire.open("127.0.0.1", port, hear, lose)
+        opened = await Told.open("127.0.0.1", port, hear, lose)
         opened.write(say)
         await asyncio.wait_for(enough.wait(), 10)
         opened.abort()
@@ -90,7 +110,7 @@ def test_a_client_that_is_busy_does_not_blame_the_server():
             heard.append((at_s, lag_s, perf_counter()))
             done.set()
 
-        opened = await Wire.open("127.0.0.1", listener.getsockname()[1], hear, lambda exc: None)
+        opened = await Told.open("127.0.0.1", listener.getsockname()[1], hear, lambda exc: None)
         thread = asyncio.get_running_loop().run_in_executor(None, serve)
         time.sleep(0.4)
         await asyncio.wait_for(done.wait(), 5)
@@ -127,7 +147,7 @@ def test_what_is_written_while_the_socket_is_full_follows_in_order():
 
         done = asyncio.Event()
         async with server(accept) as port:
-            opened = await Wire.open("127.0.0.1", port, lambda *_: done.set(), lambda exc: None)
+            opened = await Told.open("127.0.0.1", port, lambda *_: done.set(), lambda exc: None)
             opened.write(b"a" * (4 << 20))
             opened.write(b"end")
             await asyncio.wait_for(done.wait(), 10)
@@ -161,7 +181,7 @@ def test_nothing_is_heard_after_an_abort():
             writer.write(b"late")
 
         async with server(accept) as port:
-            opened = await Wire.open(
+            opened = await Told.open(
                 "127.0.0.1", port, lambda *said: heard.append(said), heard.append
             )
             opened.abort()

@@ -18,7 +18,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpx
 
 from tuner.errors import HttpError, HttpProtocolError, HttpStatusError, HttpUnreachable
-from tuner.http.connection import RawExchange
+from tuner.http.exchange import RawExchange, Tally
 from tuner.http.transport import RecordingTransport, head_bytes
 
 LOAD_HEADERS = {"content-type": "application/json", "accept": "*/*", "accept-encoding": "identity"}
@@ -193,9 +193,15 @@ class StockChannel:
     """A stock httpx client of its own: its pool slows down with every live connection."""
 
     def __init__(
-        self, url: str, stall_s: float, context: ssl.SSLContext, key: str | None = None
+        self,
+        url: str,
+        stall_s: float,
+        context: ssl.SSLContext,
+        key: str | None = None,
+        tally: Tally | None = None,
     ) -> None:
         self._url = url
+        self._tally = tally or Tally()
         self._headers = {**LOAD_HEADERS, **authorization(key)}
         self._client = httpx.AsyncClient(
             timeout=stall_s, verify=context, trust_env=not is_loopback(server_url(url).host)
@@ -250,8 +256,9 @@ class StockChannel:
                 ) as response:
                     raw.status, raw.headers = response.status_code, response.headers.raw
                     async for chunk in response.aiter_raw():
-                        raw.chunks.append((perf_counter(), chunk))
-                        self.heard, self.pieces = True, len(raw.chunks)
+                        raw.add(perf_counter(), chunk)
+                        self.heard, self.pieces = True, len(raw.pieces)
+                        self._tally.pieces += 1
             raw.done_s = perf_counter()
         except HttpError as exc:
             if isinstance(exc.__cause__, httpx.ConnectError | httpx.ConnectTimeout):

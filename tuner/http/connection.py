@@ -1,6 +1,6 @@
 """One HTTP connection for load: what came is stamped and kept, and read when the clock stopped.
 
-Framing by httptools over a `Wire`, whose reads carry the kernel's time of arrival. A stamp is taken
+Framing by httptools on a `Wire`, whose reads carry the kernel's time of arrival. A stamp is taken
 just before a request is written; between the two nothing is decoded, so that the client's own work
 does not show up as the server's latency.
 """
@@ -8,15 +8,14 @@ does not show up as the server's latency.
 import asyncio
 import errno
 import os
-from array import array
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import socket
 from time import perf_counter
 
 import httptools
 
 from tuner.errors import HttpError, HttpProtocolError, HttpUnreachable
-from tuner.http.wire import Wire
+from tuner.http.exchange import RawExchange, Tally
+from tuner.http.wire import Wire, connected
 
 CONNECT_TIMEOUT_S = 10.0
 STALL_S = 300.0
@@ -24,77 +23,52 @@ MAX_BODY_BYTES = 256_000_000
 """Far above any honest answer, and what this machine's memory bears of a broken one."""
 _NO_BODY = (204, 304)
 _CRLF = b"\r\n"
-_SIZES = {how % size: size for how in (b"%x", b"%X") for size in range(1, 4096)}
-"""What a chunk's first line says, as servers write it."""
+_FAST_BYTES = 4096
+_PIECES_BETWEEN_LOOKS = 8192
 
 
-def _seconds() -> "array[float]":
-    return array("d")
+def _chunk_starts() -> list[tuple[bytes, ...]]:
+    """For each length of a read that may be one whole chunk, the first lines that it has then, as
+    servers write them."""
+    starts: list[tuple[bytes, ...]] = [()] * _FAST_BYTES
+    for size in range(1, _FAST_BYTES):
+        start = b"%x\r\n" % size
+        if (whole := len(start) + size + len(_CRLF)) < _FAST_BYTES:
+            starts[whole] = start, b"%X\r\n" % size
+    return starts
 
 
-@dataclass(slots=True, kw_only=True)
-class RawExchange:
-    """One request and what came back, in seconds of `time.perf_counter`.
-
-    It fills while the answer arrives. `chunks` are the body's pieces with their arrival, `lags_s`
-    how much later than the kernel each read was made, where that says. `done_s` is when the answer
-    was complete; it stays None where the exchange was cut (no `error`) or failed (`error`, at
-    `failed_s`). `stale` says that the server had closed the kept connection, so that it never saw
-    the request.
-    """
-
-    sent_s: float
-    status: int | None = None
-    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
-    chunks: list[tuple[float, bytes]] = field(default_factory=list)
-    lags_s: "array[float]" = field(default_factory=_seconds)
-    done_s: float | None = None
-    failed_s: float | None = None
-    error: HttpError | None = None
-    stale: bool = False
-
-    @property
-    def body(self) -> bytes:
-        """All of the body that came."""
-        return b"".join(chunk for _, chunk in self.chunks)
-
-    def header(self, name: bytes) -> bytes:
-        """The first value of a header by its lower-case name, empty where there is none."""
-        return next((value for key, value in self.headers if key.lower() == name), b"")
+_CHUNK_STARTS = _chunk_starts()
+_BODY_AT = [len(starts[0]) if starts else 0 for starts in _CHUNK_STARTS]
 
 
-class Connection:
+class Connection(Wire):
     """One keep-alive connection that carries one exchange at a time."""
 
-    __slots__ = (  # a thousand of them are touched in turn: each object more is a cache line more
+    __slots__ = (
         "_between_chunks",
         "_changed",
-        "_chunks",
         "_ends_with_connection",
         "_exchanges",
-        "_feed",
         "_finished",
         "_head",
-        "_loop",
         "_now",
         "_parser",
         "_raw",
         "_received",
         "_stall_s",
+        "_tally",
         "_timer",
-        "_wire",
         "closed",
         "where",
     )
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, sock: socket.socket, tally: Tally | None = None) -> None:
+        super().__init__(sock)
         self.where = where
+        self._tally = tally or Tally()
         self.closed = False
-        self._loop = asyncio.get_running_loop()
-        self._wire: Wire
         self._parser: httptools.HttpResponseParser
-        self._feed: Callable[[bytes], None]
-        self._chunks: list[tuple[float, bytes]] = []
         self._finished: asyncio.Future[None]
         self._changed: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -109,24 +83,22 @@ class Connection:
 
     @classmethod
     async def open(
-        cls, host: str, port: int, *, timeout_s: float | None = CONNECT_TIMEOUT_S
+        cls,
+        host: str,
+        port: int,
+        *,
+        timeout_s: float | None = CONNECT_TIMEOUT_S,
+        tally: Tally | None = None,
     ) -> "Connection":
-        """Connect. Raises: HttpUnreachable."""
+        """Connect; what is heard counts in the tally. Raises: HttpUnreachable."""
         where = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-        connection = cls(where)
         try:
             async with asyncio.timeout(timeout_s):
-                wire = await Wire.open(host, port, connection.heard_bytes, connection.lost)
+                return cls(where, await connected(host, port), tally)
         except TimeoutError as exc:
             raise HttpUnreachable(f"{where}: no connection in time") from exc
         except OSError as exc:
             raise HttpUnreachable(f"{where}: {_said(exc)}", hint=_open_hint(exc)) from exc
-        connection.attach(wire)
-        return connection
-
-    def attach(self, wire: Wire) -> None:
-        """Take the socket that this connection speaks through."""
-        self._wire = wire
 
     @property
     def idle(self) -> bool:
@@ -138,12 +110,12 @@ class Connection:
         """True once some of an answer's body came, or an exchange ended without."""
         if self._raw is None or self._exchanges > 1:
             return self._exchanges > 0
-        return bool(self._raw.chunks)
+        return bool(self._raw.pieces)
 
     @property
     def pieces(self) -> int:
         """How many pieces of the body under way came so far."""
-        return len(self._chunks)
+        return 0 if self._raw is None else len(self._raw.pieces)
 
     async def exchange(self, request: bytes, *, stall_s: float = STALL_S) -> RawExchange:
         """Send a request and wait for the end of the answer, however it ends.
@@ -170,14 +142,12 @@ class Connection:
             raise RuntimeError(f"{self.where}: a second request before the first was answered")
         self._finished = self._loop.create_future()
         self._parser = httptools.HttpResponseParser(self)
-        self._feed = self._parser.feed_data
         self._head = head
         self._ends_with_connection = False
         self._between_chunks = False
         self._exchanges += 1
         self._received = 0
         raw = self._raw = RawExchange(sent_s=perf_counter())
-        self._chunks = raw.chunks
         if self.closed:
             raw.stale = True
             self._fail(HttpUnreachable(f"{self.where}: the server closed the idle connection"))
@@ -186,7 +156,7 @@ class Connection:
             self._stall_s = stall_s
             self._timer = self._loop.call_later(stall_s, self._check_stall)
         self._now = raw.sent_s = perf_counter()
-        self._wire.write(request)
+        self.write(request)
         return raw
 
     async def wait_for_change(self) -> bool:
@@ -203,43 +173,49 @@ class Connection:
     def cut(self) -> None:
         """Close the connection now; an exchange under way is left unfinished."""
         self.closed = True
-        self._wire.abort()
+        self.abort()
         self._end()
 
     # What the wire calls.
 
     def heard_bytes(self, data: bytes, at_s: float, lag_s: float | None) -> None:
         """Find the pieces of the body in what arrived at that time."""
+        # This runs for every event, with a thousand streams in turn: what costs most is how many
+        # objects it touches that others have pushed out of the processor's cache.
         raw = self._raw
         if raw is None:
             self.cut()  # nobody asked: what follows could not be told from an answer
             return
-        now = self._now
-        if at_s > now:  # two clocks read one after the other are not exact
-            now = self._now = at_s
         if lag_s is not None:
             raw.lags_s.append(lag_s)
-        self._received += len(data)
-        if self._between_chunks:
+        size = len(data)
+        if (
+            self._between_chunks
+            and size < _FAST_BYTES
+            and data.startswith(_CHUNK_STARTS[size])
+            and data.endswith(_CRLF)
+        ):
             # One whole chunk, as nearly every read of a stream is: the parser need not be asked.
-            size, _, rest = data.partition(_CRLF)
-            if _SIZES.get(size) == len(rest) - 2 and rest.endswith(_CRLF):
-                self._chunks.append((now, rest[:-2]))
-            else:
-                self._parse(data)
-        else:
-            self._parse(data)
-        if self._received > MAX_BODY_BYTES and self._raw is not None:
-            self._fail(
-                HttpProtocolError(f"{self.where}: an answer of more than {MAX_BODY_BYTES} bytes")
-            )
-        elif self._changed is not None:
-            self._wake()
+            before_s = raw.arrivals_s[-1]
+            raw.arrivals_s.append(at_s if at_s > before_s else before_s)
+            raw.pieces.append(data[_BODY_AT[size] : -2])
+            self._tally.pieces += 1
+            if not len(raw.pieces) % _PIECES_BETWEEN_LOOKS:
+                self._received = sum(map(len, raw.pieces))
+                self._check_size()
+            if self._changed is not None:
+                self._wake()
+            return
+        self._received += size
+        self._parse(data, at_s)
+        self._check_size()
+        self._wake()
 
-    def _parse(self, data: bytes) -> None:
+    def _parse(self, data: bytes, at_s: float) -> None:
+        self._now = max(at_s, self._last_s)  # two clocks read one after the other are not exact
         self._between_chunks = False
         try:
-            self._feed(data)
+            self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as exc:
             self._fail(
                 HttpProtocolError(
@@ -249,6 +225,18 @@ class Connection:
         # The parser tells of no chunk line that it has half of: what it has is whole where a line
         # ends that it did not tell of.
         self._between_chunks = self._between_chunks and data.endswith(_CRLF)
+
+    @property
+    def _last_s(self) -> float:
+        """When the last of the exchange came, or it was sent."""
+        arrivals_s = self._raw.arrivals_s if self._raw is not None else ()
+        return max(self._now, arrivals_s[-1]) if arrivals_s else self._now
+
+    def _check_size(self) -> None:
+        if self._received > MAX_BODY_BYTES and self._raw is not None:
+            self._fail(
+                HttpProtocolError(f"{self.where}: an answer of more than {MAX_BODY_BYTES} bytes")
+            )
 
     def lost(self, exc: OSError | None) -> None:
         """End the exchange under way: complete only where its body ends with the connection."""
@@ -264,7 +252,7 @@ class Connection:
             raw.stale = self._exchanges > 1
             self._fail(HttpUnreachable(f"{self.where}: {_lost(exc)} before any answer"))
         else:
-            size = sum(len(chunk) for _, chunk in raw.chunks)
+            size = sum(map(len, raw.pieces))
             message = f"{self.where}: {_lost(exc)} after {size} bytes of an unfinished answer"
             self._fail(HttpProtocolError(message) if exc is None else HttpUnreachable(message))
 
@@ -305,7 +293,9 @@ class Connection:
 
     def on_body(self, body: bytes) -> None:
         """Keep a piece of the body with the time of its read."""
-        self._chunks.append((self._now, body))
+        if self._raw is not None:
+            self._raw.add(self._now, body)
+            self._tally.pieces += 1
 
     def on_message_complete(self) -> None:
         """End the exchange, unless this was only a 1xx."""
@@ -322,10 +312,10 @@ class Connection:
     def _complete(self) -> None:
         if self._raw is not None:
             self._raw.done_s = self._now
-        self._wire.answered()
+        self._readers.answered()
         if not self._parser.should_keep_alive():
             self.closed = True
-            self._wire.abort()
+            self.abort()
         self._end()
 
     def _fail(self, error: HttpError) -> None:
@@ -337,7 +327,7 @@ class Connection:
     def _end(self) -> None:
         if self._raw is None:
             return
-        self._raw, self._chunks = None, []
+        self._raw = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -351,7 +341,7 @@ class Connection:
 
     def _check_stall(self) -> None:
         # One timer per exchange that looks at the last stamp: none is touched on a read.
-        quiet_s = perf_counter() - self._now
+        quiet_s = perf_counter() - self._last_s
         if quiet_s >= self._stall_s:
             self._fail(HttpUnreachable(f"{self.where}: silent for {quiet_s:.1f} s"))
         else:

@@ -7,10 +7,9 @@ came is the kernel's to say (`tuner.http.wire`).
 
 import asyncio
 import select
-from collections import Counter
-from collections.abc import Callable
 from math import exp, inf
 from time import perf_counter
+from typing import Protocol
 from weakref import WeakKeyDictionary
 
 READ_BYTES = 1 << 16
@@ -32,7 +31,10 @@ rest late on average, and the next request is sent that much later than it could
 _NEWS = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
 """Each arrival is told once: told until it is read, the kernel looks twice at every socket."""
 _COUNTED_S = 0.05
-"""How long reads are counted before it is judged how fast they come."""
+"""How long reads are counted before it is judged how fast they come, ..."""
+_COUNTED_AT_REST_S = 0.2
+"""... and while the sockets rest: of the fastest stream so many that one more or less, by where the
+time begins, matters little."""
 _REMEMBERED_S = 2.0
 """After so long an answer counts a third: a cycle that is longer forbids no rest."""
 
@@ -51,15 +53,17 @@ class _Counts:
     """What was read of late, of sockets that spoke: kept ones and those that wait count nothing."""
 
     def __init__(self) -> None:
-        self._of: Counter[int] = Counter()
+        self.reads: list[int] = []
+        """Of each descriptor."""
         self._since_s = perf_counter()
+        self._at_rest = False
         self._answers = 0
         self._remembered_reads = 0.0
         self._remembered_answers = 0.0
 
-    def read(self, found: list[tuple[int, int]]) -> None:
-        """One more read of each of these sockets."""
-        self._of.update([descriptor for descriptor, _ in found])
+    def expect(self, descriptor: int) -> None:
+        """Have a place for it."""
+        self.reads.extend([0] * (descriptor + 1 - len(self.reads)))
 
     def answered(self) -> None:
         """One more answer came to its end."""
@@ -70,13 +74,16 @@ class _Counts:
         where it is too early to say."""
         now_s = perf_counter()
         passed_s = now_s - self._since_s
-        if passed_s <= _COUNTED_S:
+        if passed_s <= (_COUNTED_AT_REST_S if self._at_rest else _COUNTED_S):
             return None
-        of, self._of, self._since_s = self._of, Counter(), now_s
-        reads = sum(of.values())
+        of = [reads for reads in self.reads if reads]
+        self.reads, self._since_s = [0] * len(self.reads), now_s
+        reads = sum(of)
         cycle_s = len(of) * passed_s / reads * self._reads_an_answer(reads, passed_s) if of else inf
-        gap_s = passed_s / max(of.values(), default=1)
-        return rest_s(reads_s=reads / passed_s, gap_s=gap_s, cycle_s=cycle_s)
+        gap_s = passed_s / max(of, default=1)
+        judged_s = rest_s(reads_s=reads / passed_s, gap_s=gap_s, cycle_s=cycle_s)
+        self._at_rest = judged_s > 0
+        return judged_s
 
     def _reads_an_answer(self, reads: int, passed_s: float) -> float:
         """Over the last seconds: a time without reads says nothing of how long answers are."""
@@ -89,13 +96,24 @@ class _Counts:
         return self._remembered_reads / self._remembered_answers
 
 
+class Reader(Protocol):
+    """What reads a socket."""
+
+    def read(self) -> int:
+        """Read at most `READ_BYTES`, and return how many these were: 0 where there was nothing, or
+        the socket was let go of."""
+        ...
+
+
 class Readers:
-    """Calls back for each socket that has something to read; one for an event loop."""
+    """Has each socket read that has something to read; one for an event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._epoll = select.epoll()
-        self._readable: dict[int, Callable[[], int]] = {}
+        self._readers: list[Reader | None] = []
+        """Of each descriptor, which the system keeps small: a list spares what a dict compares."""
+        self._kept = 0
         self._timer: asyncio.TimerHandle | None = None
         self._rest_s = 0.0
         self._counts = _Counts()
@@ -109,21 +127,22 @@ class Readers:
             readers = _READERS[loop] = cls(loop)
         return readers
 
-    def add(self, descriptor: int, readable: Callable[[], int]) -> None:
-        """Call back whenever there is something new to read, an end or an error included.
-
-        What is called back reads at most `READ_BYTES` and returns how many it read, 0 where there
-        was nothing or the socket was let go of.
-        """
-        self._readable[descriptor] = readable
+    def add(self, descriptor: int, reader: Reader) -> None:
+        """Have it read whenever there is something new, an end or an error included."""
+        self._readers.extend([None] * (descriptor + 1 - len(self._readers)))
+        self._readers[descriptor] = reader
+        self._counts.expect(descriptor)
+        self._kept += 1
         self._epoll.register(descriptor, _NEWS)
 
     def remove(self, descriptor: int) -> None:
-        """Call back no more."""
-        if self._readable.pop(descriptor, None) is None:
+        """Have it read no more."""
+        if descriptor >= len(self._readers) or self._readers[descriptor] is None:
             return
+        self._readers[descriptor] = None
+        self._kept -= 1
         self._epoll.unregister(descriptor)
-        if not self._readable:
+        if not self._kept:
             self._close()
 
     def answered(self) -> None:
@@ -131,19 +150,19 @@ class Readers:
         self._counts.answered()
 
     def _look(self) -> None:
-        found = self._epoll.poll(0)
-        for descriptor, what in found:
-            readable = self._readable.get(descriptor)
-            if readable is None:  # an earlier one of this look let go of it
+        readers, reads = self._readers, self._counts.reads
+        for descriptor, what in self._epoll.poll(0):
+            reader = readers[descriptor]
+            if reader is None:  # an earlier one of this look let go of it
                 continue
-            size = readable()
+            reads[descriptor] += 1
+            size = reader.read()
             while size == READ_BYTES or (size and what != select.EPOLLIN):
-                size = readable()
-        self._counts.read(found)
+                size = reader.read()
         self._judge()
 
     def _judge(self) -> None:
-        if not self._readable:
+        if not self._kept:
             return
         judged_s = self._counts.rest_s()
         if judged_s is not None:

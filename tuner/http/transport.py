@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 import httpx
 
 from tuner.errors import HttpProtocolError, HttpUnreachable
-from tuner.http.connection import Connection, RawExchange
+from tuner.http.connection import Connection
+from tuner.http.exchange import RawExchange
 
 
 class RecordingTransport(httpx.AsyncBaseTransport):
@@ -83,8 +84,8 @@ class _Body(httpx.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         read = 0
         while True:
-            while read < len(self._raw.chunks):
-                yield self._raw.chunks[read][1]
+            while read < len(self._raw.pieces):
+                yield self._raw.pieces[read]
                 read += 1
             if self._raw.error is not None:
                 raise _as_httpx(self._raw)

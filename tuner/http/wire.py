@@ -11,7 +11,7 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from time import perf_counter, time_ns
 
@@ -20,46 +20,32 @@ from tuner.http.readers import READ_BYTES, Readers
 _SO_TIMESTAMPNS = 35  # asm-generic/socket.h; the socket module does not name it
 _TIMESPEC = struct.Struct("@ll")
 _unpacked = _TIMESPEC.unpack
+_recvmsg = socket.socket.recvmsg
 _ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
 _LONGEST_LAG_NS = 60_000_000_000
 """More than this is a clock that was set, not a client that was late."""
 
-OnBytes = Callable[[bytes, float, float | None], None]
-"""Is given the bytes; when the kernel had them (seconds of `perf_counter`); and how much later they
-were read, in seconds, None where the kernel did not say."""
-OnLoss = Callable[[OSError | None], None]
-"""Is told once that the other side closed (None) or that the connection broke."""
 
+class Wire(ABC):
+    """A socket on the running loop; reads as soon as something is there, and is what hears it."""
 
-class Wire:
-    """A socket on the running loop; reads as soon as something is there."""
+    __slots__ = ("_loop", "_readers", "_sock", "_unsent")
 
-    __slots__ = ("_heard", "_loop", "_lost", "_readers", "_recvmsg", "_sock", "_unsent")
-
-    def __init__(self, sock: socket.socket, heard: OnBytes, lost: OnLoss) -> None:
+    def __init__(self, sock: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
         self._sock = sock
-        self._heard = heard
-        self._lost = lost
         self._unsent = b""
-        self._recvmsg = sock.recvmsg
         self._readers = Readers.of(self._loop)
-        self._readers.add(sock.fileno(), self._readable)
+        self._readers.add(sock.fileno(), self)
 
-    @classmethod
-    async def open(cls, host: str, port: int, heard: OnBytes, lost: OnLoss) -> "Wire":
-        """Connect to the first of the host's addresses that answers. Raises: OSError."""
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        failure: OSError = OSError(f"{host} has no address")
-        for family, kind, protocol, _, address in found:
-            try:
-                sock = await _connected(family, kind, protocol, address)
-            except OSError as exc:
-                failure = exc
-            else:
-                return cls(sock, heard, lost)
-        raise failure
+    @abstractmethod
+    def heard_bytes(self, data: bytes, at_s: float, lag_s: float | None) -> None:
+        """Bytes came: when the kernel had them, in seconds of `perf_counter`, and how much later
+        they were read, in seconds, None where the kernel did not say."""
+
+    @abstractmethod
+    def lost(self, exc: OSError | None) -> None:
+        """The other side closed (None), or the connection broke; said once."""
 
     def write(self, data: bytes) -> None:
         """Send now what the socket takes, and the rest when it takes more."""
@@ -78,10 +64,6 @@ class Wire:
             self._unsent = data[sent:]
             self._loop.add_writer(self._sock, self._writable)
 
-    def answered(self) -> None:
-        """One more answer came to its end."""
-        self._readers.answered()
-
     def abort(self) -> None:
         """Let go of the socket at once; nothing is told any more."""
         if self._sock.fileno() >= 0:
@@ -90,9 +72,10 @@ class Wire:
                 self._loop.remove_writer(self._sock)
             self._sock.close()
 
-    def _readable(self) -> int:
+    def read(self) -> int:
+        """Read what is there; returns how many bytes, 0 where there were none."""
         try:
-            data, ancillary, _, _ = self._recvmsg(READ_BYTES, _ANCILLARY_BYTES)
+            data, ancillary, _, _ = _recvmsg(self._sock, READ_BYTES, _ANCILLARY_BYTES)
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError as exc:
@@ -102,12 +85,9 @@ class Wire:
         if not data:
             self._break(None)
             return 0
-        for _, kind, payload in ancillary:
-            if kind == _SO_TIMESTAMPNS:
-                lag_s = lag_of(payload, now_ns)
-                self._heard(data, now_s if lag_s is None else now_s - lag_s, lag_s)
-                return len(data)
-        self._heard(data, now_s, None)
+        # Nothing else was asked to be told beside the data.
+        lag_s = lag_of(ancillary[0][2], now_ns) if ancillary else None
+        self.heard_bytes(data, now_s if lag_s is None else now_s - lag_s, lag_s)
         return len(data)
 
     def _writable(self) -> None:
@@ -118,7 +98,20 @@ class Wire:
     def _break(self, exc: OSError | None) -> None:
         if self._sock.fileno() >= 0:
             self.abort()
-            self._lost(exc)
+            self.lost(exc)
+
+
+async def connected(host: str, port: int) -> socket.socket:
+    """A socket to the first of the host's addresses that answers. Raises: OSError."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    failure: OSError = OSError(f"{host} has no address")
+    for family, kind, protocol, _, address in found:
+        try:
+            return await _connected(family, kind, protocol, address)
+        except OSError as exc:
+            failure = exc
+    raise failure
 
 
 async def _connected(

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from tuner.http.connection import RawExchange
+from tuner.http.exchange import RawExchange
 
 LONGEST_S = 1.0
 LONGEST_ASKED_S = 10.0

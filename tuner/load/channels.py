@@ -13,7 +13,8 @@ from tuner.http.client import (
     server_url,
     tls_context,
 )
-from tuner.http.connection import STALL_S, Connection, RawExchange
+from tuner.http.connection import STALL_S, Connection
+from tuner.http.exchange import RawExchange, Tally
 from tuner.load.dialects import DIALECTS
 from tuner.load.plan import Target
 
@@ -57,11 +58,16 @@ class Channel(Protocol):
 
 
 def open_channels(
-    url: str, count: int, *, stall_s: float = STALL_S, key: str | None = None
+    url: str,
+    count: int,
+    *,
+    stall_s: float = STALL_S,
+    key: str | None = None,
+    tally: Tally | None = None,
 ) -> list[Channel]:
     """Channels to a URL, one a stream, not yet connected; says so where they are not recorded.
 
-    `key` is the server's API key.
+    `key` is the server's API key; what they hear counts in the tally.
 
     Raises: HttpProtocolError where the URL cannot be read.
     """
@@ -69,10 +75,10 @@ def open_channels(
     how = _how_reached(url)
     if how is None:
         route = Route(head=request_head("POST", url, key), host=parsed.host, port=parsed.port or 80)
-        return [RecordedChannel(route, stall_s) for _ in range(count)]
+        return [RecordedChannel(route, stall_s, tally) for _ in range(count)]
     log.warning("%s", how)
     context = tls_context()
-    return [StockChannel(url, stall_s, context, key) for _ in range(count)]
+    return [StockChannel(url, stall_s, context, key, tally) for _ in range(count)]
 
 
 def say_how_reached(target: Target) -> None:
@@ -94,8 +100,9 @@ def _how_reached(url: str) -> str | None:
     return f"{shown} is reached {way}: timed through stock httpx, whose own latency is included"
 
 
-def channels_to(target: Target, streams: Sequence[int]) -> list[Channel]:
-    """A channel for each of these streams; with several servers each gets every so manieth stream.
+def channels_to(target: Target, streams: Sequence[int], tally: Tally) -> list[Channel]:
+    """A channel for each of these streams, whose answers count in the tally; with several servers
+    each gets every so manieth stream.
 
     Raises: HttpProtocolError where a URL cannot be read.
     """
@@ -105,7 +112,8 @@ def channels_to(target: Target, streams: Sequence[int]) -> list[Channel]:
     for place, url in enumerate(urls):
         dealt = [stream for stream in streams if stream % len(urls) == place]
         if dealt:
-            channels |= zip(dealt, open_channels(url, len(dealt), key=target.key), strict=True)
+            opened = open_channels(url, len(dealt), key=target.key, tally=tally)
+            channels |= zip(dealt, opened, strict=True)
     return [channels[stream] for stream in streams]
 
 
@@ -121,9 +129,10 @@ class Route:
 class RecordedChannel:
     """A kept-alive `Connection`, opened again whenever the server closed it."""
 
-    def __init__(self, route: Route, stall_s: float) -> None:
+    def __init__(self, route: Route, stall_s: float, tally: Tally | None = None) -> None:
         self._route = route
         self._stall_s = stall_s
+        self._tally = tally
         self._connection: Connection | None = None
 
     @property
@@ -167,5 +176,7 @@ class RecordedChannel:
 
     async def _connected(self) -> Connection:
         if self._connection is None or not self._connection.idle:
-            self._connection = await Connection.open(self._route.host, self._route.port)
+            self._connection = await Connection.open(
+                self._route.host, self._route.port, tally=self._tally
+            )
         return self._connection

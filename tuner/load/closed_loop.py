@@ -33,7 +33,6 @@ class ClosedLoop(Loop):
         self._streams = plan.concurrency or 1
         servers = 1 + len(target.replicas)
         own = [stream for stream in range(self._streams) if share.has(stream, servers)]
-        self._channels = dict(zip(own, channels_to(target, own), strict=True))
         self._lengths = Askings(
             plan.lengths,
             streams=self._streams,
@@ -44,14 +43,10 @@ class ClosedLoop(Loop):
         )
         prompts = prompts_for(target, plan, index=share.index, of=share.of)
         super().__init__(Asker(target, prompts), ending)
+        self._channels = dict(zip(own, channels_to(target, own, self._tally), strict=True))
         self._failures = dict.fromkeys(own, 0)
         self._silent = list(own)
         self._ended: set[int] = set()
-
-    @property
-    def events(self) -> int:
-        """Pieces of answers that came so far."""
-        return self._asker.events + sum(channel.pieces for channel in self._channels.values())
 
     @property
     def unsent(self) -> Sequence[float]:

@@ -1,29 +1,15 @@
 """What came, decoded: exchanges → timings, once the clock has stopped."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from tuner.load.dialects import Dialect, Reply, decode, spread
+from tuner.load.dialects import Clock, Dialect, Reply, decode, spread
 from tuner.load.source import Asked
 from tuner.measuring.measurement import RequestTiming
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
-    """A load's clock: `time_scale` seconds of it are one of `perf_counter`, and it began at
-    `origin_s` of that, which all processes of a machine share."""
-
-    origin_s: float
-    time_scale: float
-
-    def at(self, real_s: float) -> float:
-        """Seconds of the load's clock since it began."""
-        return (real_s - self.origin_s) * self.time_scale
-
-
 def timings_of(asked: Sequence[Asked], dialect: Dialect, clock: Clock) -> tuple[RequestTiming, ...]:
     """What each request brought, by the load's clock."""
-    replies = [(one, decode(one.raw, dialect)) for one in asked]
+    replies = [(one, decode(one.raw, dialect, clock)) for one in asked]
     per_event: float | None = None
     if any(reply.uncounted for _, reply in replies):
         whole = [reply for one, reply in replies if one.raw.done_s is not None]
@@ -35,13 +21,12 @@ def _timing(asked: Asked, reply: Reply, per_event: float | None, clock: Clock) -
     raw = asked.raw
     events, tokens, error = _counted(asked, reply, per_event)
     ended_s = raw.done_s if raw.done_s is not None else raw.failed_s
-    origin_s, scale = clock.origin_s, clock.time_scale
     return RequestTiming(
         stream=asked.stream,
         index=asked.index,
         sent_s=clock.at(raw.sent_s),
         due_s=None if asked.due_s is None else clock.at(asked.due_s),
-        events=tuple([((at - origin_s) * scale, count) for at, count in events]),
+        events=events,
         done_s=None if ended_s is None else clock.at(ended_s),
         input_tokens=reply.input_tokens or asked.input_tokens,
         output_tokens=tokens,

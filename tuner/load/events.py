@@ -1,6 +1,7 @@
 """What an event may say, whatever the dialect: text, counts, that it failed."""
 
 from collections.abc import Callable, Sequence
+from operator import methodcaller
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -71,26 +72,23 @@ def understood(decoder: msgspec.json.Decoder[Understood], data: bytes) -> Unders
         raise HttpProtocolError(f"an event that is not JSON: {short_bytes(data)}") from exc
 
 
-def all_understood(
-    decoder: msgspec.json.Decoder[Understood], data: Sequence[bytes]
-) -> list[Understood] | None:
-    """Events of one line each, of their kind, at a fraction of the cost of one by one; None where
-    any of them is not one, which `understood` can say."""
-    try:
-        found = decoder.decode_lines(b"\n".join(data))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    return found if len(found) == len(data) else None
-
-
 def all_said(
     decoder: msgspec.json.Decoder[Understood],
     data: Sequence[bytes],
     said: Callable[[Understood], Said | None],
 ) -> Sequence[Said | None]:
-    """What events of one line each say by `said`; None for all where any is not of their kind."""
-    events = all_understood(decoder, data)
-    return [None] * len(data) if events is None else [said(event) for event in events]
+    """What events of one line each say by `said`, at a fraction of the cost of one by one; nothing
+    where any is not of their kind, which `understood` can say."""
+    try:
+        events = decoder.decode_lines(b"\n".join(data))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return []
+    # It passes over empty lines and reads several events out of one.
+    one_each = len(events) == len(data) and all(map(_begins, data))
+    return [said(event) for event in events] if one_each else []
+
+
+_begins = methodcaller("startswith", b"{")
 
 
 def ended_by(reason: str | None) -> str | None:

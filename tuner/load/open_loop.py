@@ -38,15 +38,10 @@ class OpenLoop(Loop):
         self._plan = plan
         self._share = share
         own_rate = (plan.request_rate or 1.0) * target.time_scale / share.of
-        self._pool = Pool(target, rate=own_rate)
+        self._pool = Pool(target, self._tally, rate=own_rate)
         self._awake_s = min(_AWAKE_S, _AWAKE_SHARE / own_rate)
         self._failures = 0
         self.unsent: list[float] = []
-
-    @property
-    def events(self) -> int:
-        """Pieces of answers that came so far."""
-        return self._asker.events + self._pool.pieces
 
     @property
     def unanswered(self) -> bool:

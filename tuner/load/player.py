@@ -9,7 +9,7 @@ import os
 from collections.abc import Awaitable, Callable
 from time import perf_counter
 
-from tuner.load.decoding import Clock
+from tuner.load.dialects import Clock
 from tuner.load.pace import Pace
 from tuner.load.plan import Played, RungPlan, Target
 from tuner.load.readying import Readied, readied
@@ -59,8 +59,8 @@ async def play(
     players = players_for(ready.target, plan)
     rung = _Rung(ready, plan, players, beat, progress)
     try:
-        await players.connect()
         with still_heap():
+            await players.connect()
             await rung.play(afterwards)
             return await rung.played()
     finally:

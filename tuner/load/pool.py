@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tuner.errors import HttpUnreachable
+from tuner.http.exchange import Tally
 from tuner.load.channels import Channel, channels_to
 from tuner.load.plan import Target
 from tuner.load.source import Ending
@@ -30,7 +31,10 @@ class Pool:
     closed for that are opened again in the background while they are needed as spares.
     """
 
-    def __init__(self, target: Target, *, rate: float, limit: int | None = None) -> None:
+    def __init__(
+        self, target: Target, tally: Tally, *, rate: float, limit: int | None = None
+    ) -> None:
+        self._tally = tally
         urls = (target.base_url, *target.replicas)
         self._targets = [replace(target, base_url=url, replicas=()) for url in urls]
         self._idle: list[list[Channel]] = [[] for _ in urls]
@@ -39,11 +43,6 @@ class Pool:
         wanted = max(LEAST_SPARES, min(MOST_SPARES, round(SPARE_S * rate)))
         self._spares = max(1, min(wanted, self.limit) // len(urls))
         self._wanted = asyncio.Event()
-
-    @property
-    def pieces(self) -> int:
-        """How many pieces of answers under way came so far."""
-        return sum(channel.pieces for channel in self._all)
 
     def take(self, place: int) -> Channel | None:
         """A channel to that server, open if any is; None where all that there may be are busy."""
@@ -106,7 +105,7 @@ class Pool:
     def _make(self, place: int) -> Channel | None:
         if len(self._all) >= self.limit:
             return None
-        (channel,) = channels_to(self._targets[place], (0,))
+        (channel,) = channels_to(self._targets[place], (0,), self._tally)
         self._all.append(channel)
         return channel
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 from tuner.load.closed_loop import ClosedLoop
-from tuner.load.decoding import Clock, timings_of
-from tuner.load.dialects import DIALECTS
+from tuner.load.decoding import timings_of
+from tuner.load.dialects import DIALECTS, Clock
 from tuner.load.open_loop import OpenLoop
 from tuner.load.plan import WHOLE, RungPlan, Share, Target
 from tuner.load.source import Asked, Ending, Source
@@ -151,7 +151,7 @@ class Solo:
             timings=timings_of(asked, self._dialect, span.clock),
             lags_s=_lags_s(asked, span),
             stamped=any(one.raw.lags_s for one in asked)
-            or not any(one.raw.chunks for one in asked),
+            or not any(one.raw.pieces for one in asked),
             cpu_share=shares[0],
             wait_share=shares[1],
             unsent_s=tuple(self._source.unsent),

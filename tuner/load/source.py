@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Protocol
 
 from tuner.errors import HttpUnreachable
-from tuner.http.connection import RawExchange
+from tuner.http.exchange import RawExchange, Tally
 from tuner.load.channels import Channel
 from tuner.load.dialects import DIALECTS, decode
 from tuner.load.plan import Target
@@ -87,8 +87,7 @@ class Source(Protocol):
 
     @property
     def events(self) -> int:
-        """Pieces of answers that came so far, an event each as a rule; not cheap enough to be read
-        at every one of them."""
+        """Pieces of answers that came so far, an event each as a rule."""
         ...
 
     @property
@@ -142,8 +141,6 @@ class Asker:
         self._prompts = prompts
         self.asked: list[Asked] = []
         self.under_way = 0
-        self.events = 0
-        """Pieces of the answers that are over."""
 
     def question(self, asking: Asking) -> Question:
         """The next request, written before it is due."""
@@ -158,9 +155,9 @@ class Asker:
     def seems_well(self, raw: RawExchange) -> bool:
         """True unless the next request should wait; only decoding tells for sure, and is left for
         afterwards but of an answer in one piece that may be a refusal."""
-        if raw.status != 200 or raw.error is not None or not raw.chunks:
+        if raw.status != 200 or raw.error is not None or not raw.pieces:
             return False
-        if len(raw.chunks) > 1 or b'"error"' not in raw.chunks[0][1]:
+        if len(raw.pieces) > 1 or b'"error"' not in raw.pieces[0]:
             return True
         return decode(raw, self._dialect).error is None
 
@@ -182,7 +179,6 @@ class Asker:
             raw = RawExchange(sent_s=asked_s, failed_s=perf_counter(), error=exc)
         finally:
             self.under_way -= 1
-        self.events += len(raw.chunks)
         self.asked.append(
             Asked(
                 stream=stream,
@@ -203,11 +199,17 @@ class Loop:
     def __init__(self, asker: Asker, ending: Ending) -> None:
         self._asker = asker
         self._ending = ending
+        self._tally = Tally()
 
     @property
     def asked(self) -> Sequence[Asked]:
         """Every request whose exchange is over."""
         return self._asker.asked
+
+    @property
+    def events(self) -> int:
+        """Pieces of answers that came so far."""
+        return self._tally.pieces
 
     @property
     def under_way(self) -> int:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
+_LF, _CR = b"\n\r"  # as numbers: bytes are looked for at ten times the cost
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -38,21 +39,19 @@ def events(chunks: Iterable[tuple[float, bytes]]) -> Iterator[tuple[float, bytes
                 data.clear()
 
 
-def plain(chunks: Sequence[tuple[float, bytes]]) -> list[bytes] | None:
-    """The data of each chunk where each is one event of one line, as servers send nearly always:
+def plain(pieces: Sequence[bytes]) -> list[bytes] | None:
+    """The data of each piece where each is one event of one line, as servers send nearly always:
     what `events` gives, at a fraction of the cost. None where any of them is not.
     """
     found = [
-        chunk[6:-2]
-        for _, chunk in chunks
-        if chunk.startswith(b"data: ") and chunk.endswith(b"\n\n")
+        data
+        for piece in pieces
+        if piece.startswith(b"data: ")
+        and piece.endswith(b"\n\n")
+        and _LF not in (data := piece[6:-2])
+        and _CR not in data
     ]
-    if len(found) < len(chunks):
-        return None
-    whole = b"\n".join(found)
-    if b"\r" in whole or whole.count(b"\n") != max(len(found) - 1, 0):
-        return None
-    return found
+    return found if len(found) == len(pieces) else None
 
 
 def _take(line: bytes, data: list[bytes]) -> None:
