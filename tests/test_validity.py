@@ -164,14 +164,14 @@ def test_a_client_that_reads_several_events_at_once():
     (void,) = doubts(rung(), seen(together=0.5), [Slo.parse("itl_ms p99 <= 50")])
     assert (void.rule, void.voids) == ("together", True)
     assert doubts(rung(), seen(together=0.5), [Slo.parse("tpot_ms p99 <= 50")]) == []
-    assert doubts(rung(), seen(together=0.02), [Slo.parse("itl_ms p99 <= 50")])
+    assert doubts(rung(), seen(together=0.006), [Slo.parse("itl_ms p99 <= 50")])
     assert doubts(rung(), seen(together=0.02), [Slo.parse("itl_ms p95 <= 50")]) == []
     remark, cause = doubts(rung(), seen(together=0.5, cpu_share=0.7))
     assert (cause.rule, remark.rule, cause.voids, remark.voids) == (
         *("together", "client_cpu", False, False),
     )
     void, _ = doubts(rung(), seen(together=0.5, cpu_share=0.7), [Slo.parse("itl_ms p99 <= 50")])
-    assert (void.rule, void.voids, void.found, void.limit) == ("together", True, 0.5, 0.01)
+    assert (void.rule, void.voids, void.found, void.limit) == ("together", True, 0.5, 0.005)
 
 
 def test_fewer_requests_under_way_than_the_rung_is_named_for():

@@ -43,7 +43,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 ENGINE = ROOT / "studies" / "vllm-cpu" / "engine" / "bin" / "python"
 PACE = "ttft_us=500000,interval_us=20000"
-SIZES = ((1, 6, 16), (64, 2, 32), (256, 2, 128), (1536, 2, 40))
+SIZES = ((1, 6, 16), (64, 2, 32), (256, 2, 256), (1536, 2, 40))
 """(up to so many streams, requests of each, tokens of a request): long enough that what a client
 does once does not hide what it does for each event."""
 SECONDS_LIMIT = 180

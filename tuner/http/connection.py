@@ -196,7 +196,7 @@ class Connection(Wire):
             and data.endswith(_CRLF)
         ):
             # One whole chunk, as nearly every read of a stream is: the parser need not be asked.
-            before_s = raw.arrivals_s[-1]
+            before_s = raw.arrivals_s[-1] if raw.arrivals_s else self._now
             raw.arrivals_s.append(at_s if at_s > before_s else before_s)
             raw.pieces.append(data[_BODY_AT[size] : -2])
             self._tally.pieces += 1
@@ -277,8 +277,10 @@ class Connection(Wire):
         if status < 200:
             return
         raw.status = status
-        framed = raw.header(b"content-length") or raw.header(b"transfer-encoding")
+        encoding = raw.header(b"transfer-encoding")
+        framed = encoding or raw.header(b"content-length")
         self._ends_with_connection = not framed and status not in _NO_BODY
+        self._between_chunks = encoding == b"chunked"
         if self._head:
             self._complete()
         self._wake()
