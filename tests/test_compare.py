@@ -105,7 +105,10 @@ def test_of_several_changes_those_that_were_measured_alone_are_named(night):
         launch(study, 5, gain=1.0),
         launch(study, 6, "confirm", both, gain=1.2),
     )
-    said = "Of its 2 changes, measured alone: attention-backend=fa3: no effect, from one launch."
+    said = (
+        "Of its 2 changes, measured alone: attention-backend=fa3: no effect, from one launch; "
+        "never measured alone: chunked-prefill-size=8192."
+    )
     assert said in compare(night, "baseline", "winner").notes
     assert said in compare(night, "winner", "baseline").notes
     assert said not in compare(night, "baseline", "fa3").notes

@@ -117,6 +117,18 @@ def test_a_space_that_has_other_values_by_now_is_no_fault_here(night):
     assert said(night) == "Not finished: 11 of 26 launches."
 
 
+def test_a_launch_that_was_cut_off_with_its_run_is_named_and_counts_nothing(
+    night, monkeypatch, capsys
+):
+    baselines(night, 3)
+    (night / "trials" / "0003").mkdir(parents=True)
+    budget(night, "{trials: 3}")
+    monkeypatch.setitem(sys.modules, "tuner.hosts.cluster", hosts(served))
+    run(night, progress)
+    said = "launch 3 was cut off with the last run and counts nothing"
+    assert said in "".join(capsys.readouterr())
+
+
 def test_a_run_that_ends_by_itself_notes_it(night, monkeypatch):
     budget(night, "{hours: 1, trials: 3}")
     monkeypatch.setitem(sys.modules, "tuner.hosts.cluster", hosts(served))

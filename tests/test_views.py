@@ -10,9 +10,9 @@ from tuner.errors import TunerError
 from tuner.measuring.measurement import EngineLoad
 from tuner.measuring.replicas import Replicas
 from tuner.records import Records
+from tuner.views.changed import changes
 from tuner.views.results import (
     StudyView,
-    changes,
     front,
     name,
     outcome_words,

@@ -88,6 +88,8 @@ class TrialRecord(Frozen):
     workload: Workload | None = None
     host: str = ""
     gpus: list[str] = []
+    server_cores: list[int] = []
+    client_cores: list[int] = []
     replicas: Replicas = Replicas()
     rehearsal: bool = False
 

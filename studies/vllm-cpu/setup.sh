@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes what this study needs, beside this file: engine/ (vLLM for CPUs in an environment of its
-# own, about 3 GB) and models/ (two tiny models with random weights). Run it again at any time:
+# own, about 2.5 GB) and models/ (two tiny models with random weights). Run it again at any time:
 # what is there already stays. Takes a few minutes and an x86-64 or ARM machine without GPU.
 #
 #   PYTHON=python3.11 studies/vllm-cpu/setup.sh

@@ -24,7 +24,8 @@ from tuner.records import Records, TrialRecord
 from tuner.verdicts.arms import Arms
 from tuner.verdicts.limits import broken_words
 from tuner.verdicts.score import score, slo_breaches, throughput
-from tuner.views.results import changes, outcome_words, rehearsal
+from tuner.views.changed import changes
+from tuner.views.results import outcome_words, rehearsal
 from tuner.views.words import SIGN, plain, said_changes, unit_of
 
 

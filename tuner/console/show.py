@@ -161,6 +161,7 @@ def _verdict(view: StudyView) -> list[Text]:
     return [
         Text(winner_words(view.winner_changes, view.winner_replicas), style=style),
         Text(sentence, style=style),
+        *(Text(f"note: {plain(caution)}") for caution in view.cautions),
         Text(f"tuner export {shlex.quote(view.study)}", style=style),
     ]
 

@@ -110,12 +110,14 @@ class LaunchSpec(Frozen):
 
 
 class EngineFacts(Frozen):
-    """What a running engine says of itself; None where it does not say."""
+    """What a running engine says of itself; None where it does not say. `warnings` are its log's
+    until it served."""
 
     version: str | None = None
     weight_gb_per_gpu: float | None = None
     kv_tokens: int | None = None
     captured_sizes: list[int] | None = None
+    warnings: list[str] = []
 
 
 class Engine(Protocol):

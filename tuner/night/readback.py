@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 
 from tuner.definitions.models import Value
 from tuner.engines.base import LaunchSpec
+from tuner.engines.warned import warnings_of
 from tuner.errors import HttpError
 from tuner.night.course import Course, Serving, TrialOrder
 
@@ -24,7 +25,8 @@ async def read_back(order: TrialOrder, serving: Serving, course: Course) -> None
         try:
             course.effective = await engine.effective(http, log)
             course.overridden = engine.overridden(course.effective, log)
-            course.facts = await engine.facts(http, log)
+            facts = await engine.facts(http, log)
+            course.facts = facts.model_copy(update={"warnings": warnings_of(log)})
         except HttpError as error:  # if it is dead the ladder says why; else it just does not tell
             logger.warning("trial %d: arguments could not be read back: %s", order.number, error)
         if other and other != course.effective:

@@ -189,6 +189,8 @@ def _record(order: TrialOrder, slot: Slot, course: Course) -> TrialRecord:
         workload=order.workload,
         host=slot.host,
         gpus=list(slot.gpus),
+        server_cores=list(slot.server_cores),
+        client_cores=list(slot.client_cores),
         replicas=_replicas(order, course),
         rehearsal=course.rehearsal,
     )

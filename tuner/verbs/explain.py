@@ -12,7 +12,7 @@ from tuner.definitions.nearest import did_you_mean
 from tuner.definitions.paths import STUDY_FILE
 from tuner.errors import TunerError
 from tuner.failures.classifier import Action, Phase, located, phase_of
-from tuner.flags.secrets import HIDDEN, is_secret_flag, is_secret_variable
+from tuner.flags.masking import masked
 from tuner.frozen import Frozen
 
 EngineName = Literal["sglang", "vllm", "rehearsal"]
@@ -25,16 +25,6 @@ _UNKNOWN = "unknown"
 _LIMIT_BYTES = 256_000_000
 _ABOVE, _BELOW = 3, 3
 _LINE_CHARS = 500
-_ASSIGNED = re.compile(
-    r"(?P<before>(?<![\w-])(?P<dashes>--)?(?P<name>[A-Za-z][\w-]*)['\"]?"
-    r"(?:=|: ?|(?(dashes) +|(?!))))"
-    r"(?P<value>'[^']*'|\"[^\"]*\"|(?!--)[^\s,)}]+)"
-)
-"""`api_key='x'`, `'api_key': 'x'`, `--api-key x`, `HF_TOKEN=x`."""
-_COUNT = re.compile(r"-?\d{1,9}(?:\.\d+)?(?:/\d{1,9}|%|[mun]?s)?[.;\]]*")
-"""How many tokens, or how long each took: `#new-token: 4`."""
-_BY_ITSELF = re.compile(r"\b(?:hf_[A-Za-z0-9]{20,}|sk-[\w-]{20,})")
-"""A secret that shows what it is, whatever stands before it."""
 _OF_SGLANG = re.compile(
     r"\[20\d\d-\d\d-\d\d \d\d:\d\d:\d\d(?: [A-Z]{2}\d+)*\] \S"
     r"|File \"[^\"\n]*/sglang/|server_args=ServerArgs\(|No module named '?sglang\b"
@@ -116,7 +106,7 @@ def explain(
         guessed=engine is None and chosen is not None,
         cut_off=cut_off,
         kind=failure.kind if failure else HEALTHY,
-        cause=_masked(failure.cause) if failure else None,
+        cause=masked(failure.cause) if failure else None,
         line=line,
         blame=failure.blame if failure else [],
         action=failure.action if failure else None,
@@ -142,22 +132,9 @@ def _context(log: str, line: int | None) -> list[NumberedLine]:
     first = max(0, len(lines) - _ABOVE) if line is None else max(0, line - 1 - _ABOVE)
     last = len(lines) if line is None else line + _BELOW
     return [
-        NumberedLine(number=first + index + 1, text=_masked(text.rpartition("\r")[2])[:_LINE_CHARS])
+        NumberedLine(number=first + index + 1, text=masked(text.rpartition("\r")[2])[:_LINE_CHARS])
         for index, text in enumerate(lines[first:last])
     ]
-
-
-def _masked(text: str) -> str:
-    """The text without the secrets that a server prints among its arguments."""
-
-    def mask(match: re.Match[str]) -> str:
-        if match["name"].lower().endswith("token") and _COUNT.fullmatch(match["value"]):
-            return match[0]
-        name, value = match["name"], match["value"].strip("'\"")
-        secret = is_secret_variable if name.isupper() else is_secret_flag
-        return f"{match['before']}{HIDDEN}" if value and secret(name, value) else match[0]
-
-    return _BY_ITSELF.sub(HIDDEN, _ASSIGNED.sub(mask, text))
 
 
 def _content(source: str) -> tuple[bytes, bool]:

@@ -24,6 +24,7 @@ from tuner.night.opening import (
 from tuner.night.workload import contradictions, workload_of
 from tuner.records import Records, TrialRecord
 from tuner.views import results
+from tuner.views.changed import changes
 from tuner.views.export import export as chosen_export
 from tuner.views.export import find
 from tuner.views.forms import Format, written
@@ -123,7 +124,7 @@ def too_large(study: LoadedStudy) -> list[Problem]:
     for configuration in (study.baseline, *ahead):
         needed = engines.create(launch_spec(study, configuration)).gpus_needed()
         if needed > most:
-            what = said_changes(results.changes(configuration.as_dict(), study))
+            what = said_changes(changes(configuration.as_dict(), study))
             message = f"found {declared}, and {what} needs {counted(needed, 'GPU')}"
             findings.add(study.sources["study"], ("hardware", "gpus"), message)
         if configuration is study.baseline:

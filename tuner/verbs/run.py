@@ -62,6 +62,8 @@ def _run(study: LoadedStudy, records: Records, progress: Progress) -> StudyView:
     searcher = searcher_of(study, study.folder / "optuna.journal")
     hardware = study.definition.hardware
     with _Interruption() as interruption, progress(study) as listener:
+        for number in _cut_off(study, records):
+            listener.preparing(f"launch {number} was cut off with the last run and counts nothing")
         listener.preparing(f"finding hosts (Ray {hardware.ray or 'on this machine'})")
         real = not results.rehearsal(study)
         with Cluster(hardware.gpus, hardware.ray, use_gpus=real) as cluster:
@@ -77,6 +79,13 @@ def _run(study: LoadedStudy, records: Records, progress: Progress) -> StudyView:
         raise _no_baseline(study, list(records), end.failed, end.failed.failure)
     note_end(study, list(records), end.reason)
     return study_view(study, records, ended=end.reason)
+
+
+def _cut_off(study: LoadedStudy, records: Records) -> list[int]:
+    """Launches that have a folder and no record: the tuner died, or the machine, before theirs."""
+    folders = (study.folder / "trials").glob("[0-9]*")
+    numbers = sorted(int(folder.name) for folder in folders if folder.name.isdecimal())
+    return [number for number in numbers if number >= records.next_number]
 
 
 def _offer(study: LoadedStudy, known: Known, searcher: "Searcher", listener: Listener) -> None:

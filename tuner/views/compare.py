@@ -10,12 +10,11 @@ from tuner.frozen import Frozen
 from tuner.verdicts.arms import Arms
 from tuner.verdicts.arms import compare as effect_of
 from tuner.verdicts.effects import Effect, Judgement, judge, launches_to_decide, more_words
-from tuner.verdicts.ledger import ledger
 from tuner.verdicts.outputs import WRONG_OUTPUT
 from tuner.verdicts.score import reference, slo_breaches
-from tuner.views.results import changes, outcome_words, rehearsal
+from tuner.views.cautions import alone_words
+from tuner.views.results import outcome_words, rehearsal
 from tuner.views.sides import Side
-from tuner.views.words import said_changes
 
 Verdict = Literal["a", "b", "within noise", "undecided", "no verdict", "not measured"]
 """Who is faster, or why that is not said: `no verdict` is one launch of each."""
@@ -211,20 +210,8 @@ def _alone(arms: Arms, a: Side, b: Side) -> list[str]:
     other = b if baseline is a else a
     if baseline is None or a.of != b.of:
         return []
-    study, by_number = a.study, {record.number: record for record in arms.records}
-    ours = changes(other.launches[0].values, study)
-    if len(ours) < 2:
-        return []
-    rows = ledger(
-        arms.records, study.space.hypotheses, arms.objective, arms.baseline_key, study.idle
-    )
-    said = []
-    for row in rows:
-        alone = changes(by_number[row.trials[0]].values, study) if row.effect else {}
-        if len(alone) == 1 and row.effect and all(same(ours.get(n), v) for n, v in alone.items()):
-            times = "one launch" if row.effect.launches == 1 else f"{row.effect.launches} launches"
-            said.append(f"{said_changes(alone)}: {row.verdict}, from {times}")
-    return [f"Of its {len(ours)} changes, measured alone: {'; '.join(said)}."] if said else []
+    said = alone_words(a.study, arms, other.launches[0].values)
+    return [said] if said else []
 
 
 def _cautions(a: Side, b: Side) -> list[str]:

@@ -21,6 +21,7 @@ from tuner.records import TrialRecord
 from tuner.verdicts.arms import Arms
 from tuner.verdicts.decision import conclusion
 from tuner.verdicts.limits import broken_words
+from tuner.views.cautions import cautions
 from tuner.views.replica_set import replica_commands
 from tuner.views.results import outcome_words, rehearsal
 from tuner.views.words import so_far
@@ -53,7 +54,8 @@ class Export(Frozen):
     by `${NAME:?set NAME}` in the command, and are `${NAME}` elsewhere. `program` is how many words
     of `argv` come before the engine's own arguments; `gpus` is 0 where it was measured without.
     `replicas` holds a command for each server where the host holds several, else none. `unfinished`
-    is how far the study is where the choice is its verdict before its end, else empty.
+    is how far the study is where the choice is its verdict before its end, else empty. `cautions`
+    are what to know of it before it serves.
     """
 
     schema_number: int = 1
@@ -69,6 +71,7 @@ class Export(Frozen):
     replicas: list[str] = []
     trial: int | None
     why: str
+    cautions: list[str] = []
     unfinished: str = ""
     rehearsal: bool
 
@@ -99,7 +102,8 @@ def export(study: LoadedStudy, records: Sequence[TrialRecord], trial: int | None
     Raises TunerError for a trial that does not exist; StudyChanged where a verdict is asked for of
     records that were made by other definition files.
     """
-    configuration, number, why = _choose(study, records, trial)
+    arms = Arms(records, study.objective, study.baseline.key)
+    configuration, number, why = _choose(study, arms, records, trial)
     launch, spec = launch_command(study, configuration), launch_spec(study, configuration)
     argv, env = list(launch.shown_argv()), launch.shown_env()
     program = _program(argv)
@@ -119,15 +123,15 @@ def export(study: LoadedStudy, records: Sequence[TrialRecord], trial: int | None
         replicas=replica_commands(study, configuration, port),
         trial=number,
         why=why,
+        cautions=cautions(study, arms, [r for r in arms.records if r.key == configuration.key]),
         unfinished="" if trial is not None else unfinished(study, records),
         rehearsal=rehearsal(study),
     )
 
 
 def _choose(
-    study: LoadedStudy, records: Sequence[TrialRecord], trial: int | None
+    study: LoadedStudy, arms: Arms, records: Sequence[TrialRecord], trial: int | None
 ) -> tuple[Configuration, int | None, str]:
-    arms = Arms(records, study.objective, study.baseline.key)
     if trial is not None:
         record = find(records, trial)
         why = f"Trial {trial}, as asked for: {outcome_words(study, record)}."

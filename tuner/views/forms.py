@@ -22,7 +22,7 @@ def written(chosen: Export, form: Format) -> str:
         return json.dumps(chosen.model_dump(), indent=1) + "\n"
     start = "#!/bin/sh\n" if form in ("shell", "docker") else ""
     label = comment(REHEARSED) if chosen.rehearsal else ""
-    said = "".join(comment(text) for text in (chosen.why, listens(chosen, form)))
+    said = "".join(comment(text) for text in (chosen.why, *chosen.cautions, listens(chosen, form)))
     return f"{start}{label}{said}{_several(chosen, form)}{_BODIES[form](chosen)}"
 
 

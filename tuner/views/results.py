@@ -8,7 +8,6 @@ from tuner.definitions.domain import same
 from tuner.definitions.flag_checks import dead_notes
 from tuner.definitions.levels import Level, level_words
 from tuner.definitions.models import Value
-from tuner.definitions.space import shown
 from tuner.definitions.validation import LoadedStudy
 from tuner.definitions.workload import Workload
 from tuner.flags.names import canonical
@@ -35,6 +34,8 @@ from tuner.verdicts.outputs import WRONG_OUTPUT
 from tuner.verdicts.score import rung_ratios, score, slo_breaches, throughput
 from tuner.verdicts.standing import judged
 from tuner.views.asked import forgotten
+from tuner.views.cautions import cautions
+from tuner.views.changed import changes
 from tuner.views.words import PER_USER, so_far
 
 SCHEMA = 1
@@ -94,11 +95,12 @@ class DeadEnd(Frozen):
 class StudyView(Frozen):
     """A study so far: its verdict, its hypotheses, its trials, and where the time went.
 
-    `dead` says which of its flags nothing reads; `workload` is what its servers are asked, and
-    `forgotten` whether they forgot prefixes between rungs; `ended` is why the run that shows this
-    came to its end, empty where none ran; `unfinished` is how far a study is that did not come to
-    its end, as its conclusion says first, and empty for one that did; `changed` is how the study
-    differs from what the records were made by, empty where it does not.
+    `cautions` are what to know of the winner before it serves; `dead` says which of its flags
+    nothing reads; `workload` is what its servers are asked, and `forgotten` whether they forgot
+    prefixes between rungs; `ended` is why the run that shows this came to its end, empty where none
+    ran; `unfinished` is how far a study is that did not come to its end, as its conclusion says
+    first, and empty for one that did; `changed` is how the study differs from what the records were
+    made by, empty where it does not.
     """
 
     schema_number: int = SCHEMA
@@ -109,6 +111,7 @@ class StudyView(Frozen):
     scored: str
     conclusion: Conclusion
     winner_changes: dict[str, Value] | None
+    cautions: list[str] = []
     winner_replicas: int = 1
     noise: str
     hypotheses: list[LedgerRow]
@@ -167,7 +170,8 @@ def study_view(study: LoadedStudy, records: Records, ended: str = "") -> StudyVi
     rows = ledger(records, study.space.hypotheses, objective, key, study.idle)
     arms = Arms(records, objective, key)
     trials = [_trial_row(study, record, arms) for record in records]
-    winner = next((r for r in records if r.key == found.winner_key), None)
+    won = [record for record in arms.records if record.key == found.winner_key]
+    winner = won[0] if won else None
     so_far_only = "" if ended else unfinished(study, list(records))
     return StudyView(
         study=name(study),
@@ -178,6 +182,7 @@ def study_view(study: LoadedStudy, records: Records, ended: str = "") -> StudyVi
         conclusion=replace(found, sentence=so_far(so_far_only, found.sentence)),
         winner_changes=changes(winner.values, study) if winner else None,
         winner_replicas=winner.replicas.of if winner else 1,
+        cautions=cautions(study, arms, won),
         noise=str(found.noise),
         hypotheses=rows,
         located=null_results(rows),
@@ -217,17 +222,20 @@ def front(study: LoadedStudy, records: Records, x: str, y: str) -> Front:
         beaten=[point for point in compared if point not in points],
         baseline_key=key,
         changes={point.key: values[point.key] for point in compared},
-        why_empty="" if compared else _why_empty(study, records),
+        why_empty="" if compared else _why_empty(study, records, (x, y)),
     )
 
 
-def _why_empty(study: LoadedStudy, records: Records) -> str:
+def _why_empty(study: LoadedStudy, records: Records, metrics: tuple[str, str]) -> str:
     whole = [record for record in records if record.outcome == "completed"]
     if not whole:
         return "No configuration has completed its ladder yet."
     found = [slo_breaches(record.rungs, study.objective) for record in whole]
     if not all(found):
-        return "No launch that kept every limit shows both metrics."
+        kept = " that kept every limit" if any(found) else ""
+        power = any(word in metric for metric in metrics for word in ("joule", "watt"))
+        unseen = " Power is observed on NVIDIA GPUs only." if power else ""
+        return f"No completed launch{kept} shows both {' and '.join(metrics)}.{unseen}"
     several = (
         f"All {len(whole)} launches that completed break"
         if len(whole) > 1
@@ -247,19 +255,6 @@ def name(study: LoadedStudy) -> str:
 def rehearsal(study: LoadedStudy) -> bool:
     """Whether nothing that is measured here is a benchmark."""
     return study.definition.engine.name == "rehearsal"
-
-
-def changes(values: dict[str, Value], study: LoadedStudy) -> dict[str, Value]:
-    """How a configuration differs from the baseline; None for what it leaves out, no secret."""
-    baseline = study.baseline.as_dict()
-    names = [*values, *(name for name in baseline if name not in values)]
-    differ = [name for name in names if not same(values.get(name), baseline.get(name))]
-    return {name: _shown(study, name, values.get(name)) for name in differ}
-
-
-def _shown(study: LoadedStudy, name: str, value: Value) -> Value:
-    parameter = study.space.parameters.get(name)  # none: the space changed after the launch
-    return value if parameter is None else shown(name, parameter, value)
 
 
 def trial_row(study: LoadedStudy, record: TrialRecord, records: Iterable[TrialRecord]) -> TrialRow:

@@ -53,7 +53,8 @@ def verdict(view: StudyView) -> list[Html]:
     if view.winner_changes is None:
         return [sentence]
     winner = winner_words(view.winner_changes, view.winner_replicas)
-    return [element("p", winner, class_="verdict good"), sentence]
+    cautions = [element("p", text, class_="dim") for text in view.cautions]
+    return [element("p", winner, class_="verdict good"), sentence, *cautions]
 
 
 def command(chosen: Export | None, refused: str) -> list[Html]:

@@ -12,8 +12,9 @@ from tuner.records import TrialRecord
 from tuner.verdicts.arms import FRESH_LAUNCHES, Arms
 from tuner.verdicts.decision import conclusion
 from tuner.verdicts.ledger import ledger
+from tuner.views.changed import changes
 from tuner.views.export import find
-from tuner.views.results import changes, name
+from tuner.views.results import name
 from tuner.views.words import said_changes
 
 _KINDS = (
