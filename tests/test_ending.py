@@ -94,7 +94,8 @@ def test_a_note_that_cannot_be_read_is_none(night, text):
 
 @pytest.mark.parametrize("looked_after_s", [60, 4000 - 90, 30 * 86400])
 @pytest.mark.parametrize(
-    ("before_s", "sentence"), [(120, ""), (4000, "Not finished: 3 of about 9 launches.")]
+    ("before_s", "sentence"),
+    [(-60, ""), (120, ""), (4000, "Not finished: 3 of about 9 launches.")],
 )
 def test_a_deadline_ended_what_had_no_time_for_another_launch(
     night, monkeypatch, before_s, sentence, looked_after_s

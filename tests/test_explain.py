@@ -193,6 +193,12 @@ def test_numbers_of_tokens_are_shown(tmp_path, line):
         ("token=abc, HF_TOKEN: abc", "token=(hidden), HF_TOKEN: (hidden)"),
         ("{'hf-token': '123'} --hf-token 12ab", "{'hf-token': (hidden)} --hf-token (hidden)"),
         ("token: 1234567890123, password: 4", "token: (hidden), password: (hidden)"),
+        (
+            "['--api-key', 'ab12'] api_key=['a', 'b'], x",
+            "['--api-key', (hidden)] api_key=(hidden), x",
+        ),
+        ("Authorization: Bearer ab-12.x", "Authorization: Bearer (hidden)"),
+        ("proxy http://me:pw12@host:80/ is away", "proxy http://(hidden)@host:80/ is away"),
         (f"Bearer hf_{'aB3' * 11} or sk-{'x-_9' * 6}.", "Bearer (hidden) or (hidden)."),
     ],
 )

@@ -322,6 +322,50 @@ def test_dealing_out_loses_no_token_and_is_even(tokens, arrivals):
         assert max(shares) - min(shares) <= 1
 
 
+class _OneByOne(type(COMPLETIONS)):  # type: ignore[misc]
+    """Completions that are not heard a run at a time."""
+
+    def said(self, data):
+        return []
+
+
+EVENTS = st.one_of(
+    st.builds(
+        lambda text, used, asked, reason: {
+            "choices": [{"text": text, "finish_reason": reason}],
+            **({} if used is None else {"usage": {"completion_tokens": used, **asked}}),
+        },
+        st.sampled_from(["a", "a", "b", "", None]),
+        st.sampled_from([1, 2, 3, 4, 5, 6, 7, 8, None]),
+        st.sampled_from([{}, {"prompt_tokens": 7}, {"prompt_tokens": 0}]),
+        st.sampled_from([None, None, None, "length"]),
+    ),
+    st.sampled_from([{"choices": []}, {"error": "no"}, b"[DONE]", b"{", b"{}{}", b"", b'{"x":']),
+)
+
+
+def counted(event):
+    return (
+        event["usage"]["completion_tokens"] if isinstance(event, dict) and "usage" in event else 9
+    )
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.lists(EVENTS, max_size=12), st.booleans())
+def test_events_are_heard_alike_a_run_at_a_time_and_one_by_one(events, sort):
+    if sort:  # else no run is long
+        events.sort(key=counted)
+    raw = exchange(*events)
+    assert decode(raw, COMPLETIONS) == decode(raw, _OneByOne())
+
+
+def test_an_input_of_no_token_is_told_by_a_run_too():
+    events = [part("a", 1), part("b", 2), part("c", 3)]
+    for used, event in enumerate(events[1:], 2):
+        event["usage"] = {"prompt_tokens": 0, "completion_tokens": used}
+    assert decode(exchange(*events, done=False), COMPLETIONS).input_tokens == 0
+
+
 def bodies() -> list[tuple[Dialect, bytes, Reply]]:
     valid = [
         (COMPLETIONS, exchange(part("a", 1), part("\u4e16b", 4, "length"), b"[DONE]")),

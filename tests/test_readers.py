@@ -202,6 +202,16 @@ def test_streams_that_are_fast_are_not_left_alone_for_the_sake_of_those_that_are
     assert Streams(monkeypatch).rest_s(2, gaps_s=[0.05] * 208) > 0.003
 
 
+def test_while_sockets_rest_it_is_judged_less_often_by_more(monkeypatch):
+    streams = Streams(monkeypatch)
+    assert streams.rest_s(2, gaps_s=[0.02] * 64) > 0.004
+    streams.counts._since_s = streams.now_s
+    streams.now_s += 0.19
+    assert streams.counts.rest_s() is None
+    streams.now_s += 0.02
+    assert streams.counts.rest_s() is not None
+
+
 def test_short_answers_are_read_at_once_however_many_come():
     async def pour():
         readers = Readers.of(asyncio.get_running_loop())

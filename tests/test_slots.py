@@ -142,6 +142,14 @@ def test_lists_of_the_kernel_are_read() -> None:
     assert slots.parse_list("\n") == ()
 
 
+@pytest.mark.parametrize(
+    ("numbers", "text"), [([3], "3"), ([0, 1], "0-1"), ([5, 0, 2, 1], "0-2,5"), ([], "")]
+)
+def test_numbers_are_written_as_the_kernel_lists_them(numbers: list[int], text: str) -> None:
+    assert slots.list_of(numbers) == text
+    assert slots.parse_list(text) == tuple(sorted(numbers))
+
+
 def test_a_slot_splits_by_the_order_of_its_gpus_with_cores_and_ports_of_their_own() -> None:
     whole = Slot(
         host="here",

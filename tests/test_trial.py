@@ -109,6 +109,8 @@ def test_a_healthy_launch_climbs_the_ladder_and_is_read_back(trial):
     assert load.running_max >= 7
     assert record.effective
     assert record.effective_key
+    assert record.facts.warnings == []
+    assert set(record.server_cores) == set(record.client_cores) == os.sched_getaffinity(0)
     assert record.ready_s is not None
     # A phase that lasts less than a look is not seen.
     assert {"starting", "load", "stop"} <= record.phase_s.keys()

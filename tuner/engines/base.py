@@ -117,7 +117,7 @@ class EngineFacts(Frozen):
     weight_gb_per_gpu: float | None = None
     kv_tokens: int | None = None
     captured_sizes: list[int] | None = None
-    warnings: list[str] = []
+    warnings: list[str] | None = None
 
 
 class Engine(Protocol):

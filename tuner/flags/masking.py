@@ -6,14 +6,17 @@ from tuner.flags.secrets import HIDDEN, is_secret_flag, is_secret_variable
 
 _ASSIGNED = re.compile(
     r"(?P<before>(?<![\w-])(?P<dashes>--)?(?P<name>[A-Za-z][\w-]*)['\"]?"
-    r"(?:=|: ?|(?(dashes) +|(?!))))"
-    r"(?P<value>'[^']*'|\"[^\"]*\"|(?!--)[^\s,)}]+)"
+    r"(?:=|: ?|(?(dashes)(?: +|, ?(?=['\"]))|(?!))))"
+    r"(?P<value>\[[^\]\n]*\]|'[^']*'|\"[^\"]*\"|(?!--)[^\s,)}]+)"
 )
-"""`api_key='x'`, `'api_key': 'x'`, `--api-key x`, `HF_TOKEN=x`."""
+"""`api_key='x'`, `'api_key': ['x']`, `--api-key x`, `['--api-key', 'x']`, `HF_TOKEN=x`."""
 _COUNT = re.compile(r"-?\d{1,9}(?:\.\d+)?(?:/\d{1,9}|%|[mun]?s)?[.;\]]*")
 """How many tokens, or how long each took: `#new-token: 4`."""
-_BY_ITSELF = re.compile(r"\b(?:hf_[A-Za-z0-9]{20,}|sk-[\w-]{20,})")
-"""A secret that shows what it is, whatever stands before it."""
+_BY_ITSELF = re.compile(
+    r"\b(?:hf_[A-Za-z0-9]{20,}|sk-[\w-]{20,})"
+    r"|(?<=[Bb]earer )[^\s'\"]+|(?<=://)[^/\s:@]*:[^/\s@]+(?=@)"
+)
+"""A secret that shows what it is: a token, what follows `Bearer`, a password in a URL."""
 
 
 def masked(text: str) -> str:

@@ -1,7 +1,8 @@
 """Which GPUs, cores and ports a job may have of its host. Pure."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 PORTS_A_GPU = 16
 """A server's own, and what it opens for NCCL, initialisation, metrics and data parallelism; each
@@ -119,3 +120,10 @@ def parse_list(text: str) -> tuple[int, ...]:
         first, _, last = part.partition("-")
         numbers.extend(range(int(first), int(last or first) + 1))
     return tuple(numbers)
+
+
+def list_of(numbers: Iterable[int]) -> str:
+    """The numbers as the kernel and taskset write them."""
+    places = enumerate(sorted(numbers))
+    runs = [[n for _, n in run] for _, run in groupby(places, key=lambda at: at[1] - at[0])]
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

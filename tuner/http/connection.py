@@ -43,7 +43,10 @@ _BODY_AT = [len(starts[0]) if starts else 0 for starts in _CHUNK_STARTS]
 
 
 class Connection(Wire):
-    """One keep-alive connection that carries one exchange at a time."""
+    """One keep-alive connection that carries one exchange at a time.
+
+    It is its own wire: of a thousand that are read in turn, each object less is a cache line less.
+    """
 
     __slots__ = (
         "_between_chunks",
@@ -52,6 +55,7 @@ class Connection(Wire):
         "_exchanges",
         "_finished",
         "_head",
+        "_looks_at",
         "_now",
         "_parser",
         "_raw",
@@ -75,6 +79,7 @@ class Connection(Wire):
         self._raw: RawExchange | None = None
         self._exchanges = 0
         self._received = 0
+        self._looks_at = 0
         self._stall_s = STALL_S
         self._now = 0.0
         self._head = False
@@ -147,6 +152,7 @@ class Connection(Wire):
         self._between_chunks = False
         self._exchanges += 1
         self._received = 0
+        self._looks_at = _PIECES_BETWEEN_LOOKS
         raw = self._raw = RawExchange(sent_s=perf_counter())
         if self.closed:
             raw.stale = True
@@ -200,15 +206,15 @@ class Connection(Wire):
             raw.arrivals_s.append(at_s if at_s > before_s else before_s)
             raw.pieces.append(data[_BODY_AT[size] : -2])
             self._tally.pieces += 1
-            if not len(raw.pieces) % _PIECES_BETWEEN_LOOKS:
-                self._received = sum(map(len, raw.pieces))
-                self._check_size()
+            if len(raw.pieces) >= self._looks_at:
+                self._looks_at = len(raw.pieces) + _PIECES_BETWEEN_LOOKS
+                self._check_size(sum(map(len, raw.pieces)))
             if self._changed is not None:
                 self._wake()
             return
         self._received += size
         self._parse(data, at_s)
-        self._check_size()
+        self._check_size(self._received)
         self._wake()
 
     def _parse(self, data: bytes, at_s: float) -> None:
@@ -232,8 +238,8 @@ class Connection(Wire):
         arrivals_s = self._raw.arrivals_s if self._raw is not None else ()
         return max(self._now, arrivals_s[-1]) if arrivals_s else self._now
 
-    def _check_size(self) -> None:
-        if self._received > MAX_BODY_BYTES and self._raw is not None:
+    def _check_size(self, size: int) -> None:
+        if size > MAX_BODY_BYTES and self._raw is not None:
             self._fail(
                 HttpProtocolError(f"{self.where}: an answer of more than {MAX_BODY_BYTES} bytes")
             )
@@ -277,10 +283,10 @@ class Connection(Wire):
         if status < 200:
             return
         raw.status = status
-        encoding = raw.header(b"transfer-encoding")
-        framed = encoding or raw.header(b"content-length")
+        encodings = [value for key, value in raw.headers if key.lower() == b"transfer-encoding"]
+        framed = encodings or raw.header(b"content-length")
         self._ends_with_connection = not framed and status not in _NO_BODY
-        self._between_chunks = encoding == b"chunked"
+        self._between_chunks = encodings == [b"chunked"]
         if self._head:
             self._complete()
         self._wake()

@@ -75,7 +75,7 @@ def open_channels(
     how = _how_reached(url)
     if how is None:
         route = Route(head=request_head("POST", url, key), host=parsed.host, port=parsed.port or 80)
-        return [RecordedChannel(route, stall_s, tally) for _ in range(count)]
+        return [RecordedChannel(route, stall_s, tally or Tally()) for _ in range(count)]
     log.warning("%s", how)
     context = tls_context()
     return [StockChannel(url, stall_s, context, key, tally) for _ in range(count)]
@@ -129,7 +129,7 @@ class Route:
 class RecordedChannel:
     """A kept-alive `Connection`, opened again whenever the server closed it."""
 
-    def __init__(self, route: Route, stall_s: float, tally: Tally | None = None) -> None:
+    def __init__(self, route: Route, stall_s: float, tally: Tally) -> None:
         self._route = route
         self._stall_s = stall_s
         self._tally = tally

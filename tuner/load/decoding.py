@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from tuner.load.dialects import Clock, Dialect, Reply, decode, spread
+from tuner.load.clock import Clock
+from tuner.load.dialects import Dialect, Reply, decode, spread
 from tuner.load.source import Asked
 from tuner.measuring.measurement import RequestTiming
 

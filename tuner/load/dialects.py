@@ -4,7 +4,7 @@ Tokens are the server's own count, wherever it stands: in every event, in the la
 JSON answer that is no stream. An event is never taken for a token.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter, sub
@@ -16,6 +16,7 @@ from tuner.errors import HttpProtocolError
 from tuner.http.exchange import RawExchange
 from tuner.load import sse
 from tuner.load.chat import Chat
+from tuner.load.clock import PERF_COUNTER, Clock
 from tuner.load.events import (
     NO_USAGE,
     Event,
@@ -206,27 +207,6 @@ DIALECTS: Mapping[Api, Dialect] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
-    """A load's clock: `time_scale` seconds of it are one of `perf_counter`, and it began at
-    `origin_s` of that, which all processes of a machine share."""
-
-    origin_s: float = 0.0
-    time_scale: float = 1.0
-
-    def at(self, real_s: float) -> float:
-        """Seconds of the load's clock since it began."""
-        return (real_s - self.origin_s) * self.time_scale
-
-    def all_at(self, real_s: Iterable[float]) -> list[float]:
-        """The same for many."""
-        origin_s, scale = self.origin_s, self.time_scale
-        return [(at_s - origin_s) * scale for at_s in real_s]
-
-
-PERF_COUNTER = Clock()
-
-
 def decode(raw: RawExchange, dialect: Dialect, clock: Clock = PERF_COUNTER) -> Reply:
     """The tokens of an exchange that is over, by a clock; a fault of the answer stands in
     `error`."""
@@ -310,7 +290,8 @@ class _Listener:
         self._text += texts
         self._events += zip(arrivals, new, strict=True)
         self._counted, self._settled = counted[-1], True
-        self._input_tokens = next(filter(None, reversed(inputs)), self._input_tokens)
+        told_inputs = (count for count in reversed(inputs) if count is not None)
+        self._input_tokens = next(told_inputs, self._input_tokens)
         return True
 
     def end(self) -> None:

@@ -83,12 +83,12 @@ def all_said(
         events = decoder.decode_lines(b"\n".join(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return []
-    # It passes over empty lines and reads several events out of one.
-    one_each = len(events) == len(data) and all(map(_begins, data))
+    # It passes over empty lines, and reads several events in one or one in several.
+    one_each = len(events) == len(data) and all(map(_begins, data)) and all(map(_ends, data))
     return [said(event) for event in events] if one_each else []
 
 
-_begins = methodcaller("startswith", b"{")
+_begins, _ends = methodcaller("startswith", b"{"), methodcaller("endswith", b"}")
 
 
 def ended_by(reason: str | None) -> str | None:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Awaitable, Callable
 from time import perf_counter
 
-from tuner.load.dialects import Clock
+from tuner.load.clock import Clock
 from tuner.load.pace import Pace
 from tuner.load.plan import Played, RungPlan, Target
 from tuner.load.readying import Readied, readied

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from tuner.load.clock import Clock
 from tuner.load.closed_loop import ClosedLoop
 from tuner.load.decoding import timings_of
-from tuner.load.dialects import DIALECTS, Clock
+from tuner.load.dialects import DIALECTS
 from tuner.load.open_loop import OpenLoop
 from tuner.load.plan import WHOLE, RungPlan, Share, Target
 from tuner.load.source import Asked, Ending, Source

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +58,16 @@ def _launches_left(study: LoadedStudy, records: Sequence[TrialRecord]) -> int | 
     left = clock.launches_left(records, 0)
     if budget.deadline is None:
         return left
-    starts = ((datetime.fromisoformat(r.started_at).timestamp(), r.duration_s) for r in records)
-    ended = datetime.fromtimestamp(max(start + took for start, took in starts))
-    left_s = (deadline_after(budget.deadline, ended) - ended).total_seconds()
+    last = max(records, key=lambda record: _began_s(record) + record.duration_s)
+    began = datetime.fromtimestamp(_began_s(last))
+    ended = began + timedelta(seconds=last.duration_s)
+    left_s = max(0.0, (deadline_after(budget.deadline, began) - ended).total_seconds())
     until_deadline = int(left_s / expected_launch_s(study, records))
     return until_deadline if left is None else min(left, until_deadline)
+
+
+def _began_s(record: TrialRecord) -> float:
+    return datetime.fromisoformat(record.started_at).timestamp()
 
 
 def _goes_on(study: LoadedStudy, records: Sequence[TrialRecord], left: int | None) -> bool:

@@ -220,8 +220,10 @@ def budget_check(study: LoadedStudy, plan: Plan) -> Check:
     mend = f"raise budget in {study.folder}/study.yaml"
     deadline = study.definition.budget.deadline
     until = f", until {deadline}" if deadline else ""
-    if plan.launches_left == 0 and plan.launches_made == study.definition.budget.trials:
-        said = f"its {plan.launches_made} launches are made; a larger budget in study.yaml goes on"
+    trials = study.definition.budget.trials
+    if trials is not None and plan.launches_made >= trials:
+        made = "its launch is" if trials == 1 else f"its {trials} launches are"
+        said = f"{made} made; a larger budget in study.yaml goes on"
         return Check(name="budget", state="ok", found=said)
     if plan.launches_left == 0:
         said = f"no launch fits any more ({plan.launch_s:.0f} s each{until})"

@@ -82,7 +82,7 @@ def _run(study: LoadedStudy, records: Records, progress: Progress) -> StudyView:
 
 
 def _cut_off(study: LoadedStudy, records: Records) -> list[int]:
-    """Launches that have a folder and no record: the tuner died, or the machine, before theirs."""
+    """Launches after the last record that have a folder: the tuner or the machine died in them."""
     folders = (study.folder / "trials").glob("[0-9]*")
     numbers = sorted(int(folder.name) for folder in folders if folder.name.isdecimal())
     return [number for number in numbers if number >= records.next_number]

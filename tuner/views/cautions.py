@@ -1,15 +1,15 @@
 """What to know of a configuration before it serves, beside its number."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Mapping, Sequence
 
 from tuner.definitions.domain import same
 from tuner.definitions.models import Value
 from tuner.definitions.validation import LoadedStudy
 from tuner.engines.warned import like
+from tuner.hosts.slots import list_of
 from tuner.records import TrialRecord
-from tuner.verdicts.arms import Arms
-from tuner.verdicts.ledger import ledger
+from tuner.verdicts.arms import Arms, compare
+from tuner.verdicts.effects import judge
 from tuner.views.changed import changes
 from tuner.views.words import said_changes
 
@@ -26,61 +26,78 @@ def cautions(study: LoadedStudy, arms: Arms, launches: Sequence[TrialRecord]) ->
 
 
 def alone_words(study: LoadedStudy, arms: Arms, values: dict[str, Value]) -> str:
-    """Which of several changes a hypothesis measured without the others, and which none did; empty
-    for a single one."""
+    """Which of several changes were measured without the others, and which never; empty for a
+    single one."""
     ours = changes(values, study)
     if len(ours) < 2:
         return ""
-    by_number = {record.number: record for record in arms.records}
-    rows = ledger(
-        arms.records, study.space.hypotheses, arms.objective, arms.baseline_key, study.idle
-    )
-    said: dict[str, str] = {}
-    for row in rows:
-        alone = changes(by_number[row.trials[0]].values, study) if row.effect else {}
-        if len(alone) == 1 and row.effect and all(same(ours.get(n), v) for n, v in alone.items()):
-            times = "one launch" if row.effect.launches == 1 else f"{row.effect.launches} launches"
-            said[next(iter(alone))] = f"{said_changes(alone)}: {row.verdict}, from {times}"
+    said = {
+        name: f"{said_changes({name: ours[name]})}: {_judged(arms, launches)}"
+        for name, launches in _alone(study, arms, ours).items()
+    }
     left = {name: value for name, value in ours.items() if name not in said}
     parts = [f"measured alone: {'; '.join(said.values())}"] if said else []
     parts += [f"never measured alone: {said_changes(left)}"] if left else []
     return f"Of its {len(ours)} changes, {'; '.join(parts)}."
 
 
+def _alone(
+    study: LoadedStudy, arms: Arms, ours: Mapping[str, Value]
+) -> dict[str, list[TrialRecord]]:
+    """The launches that measured one of these changes and made no other."""
+    alone: dict[str, list[TrialRecord]] = {}
+    for record in arms.records:
+        made = changes(record.values, study)
+        name = next(iter(made), "")
+        if (
+            record.outcome == "completed"
+            and not record.replicas.extrapolated
+            and len(made) == 1
+            and name in ours
+            and same(ours[name], made[name])
+        ):
+            alone.setdefault(name, []).append(record)
+    return alone
+
+
+def _judged(arms: Arms, launches: Sequence[TrialRecord]) -> str:
+    """What came of them; those that the search chose for their result judge nothing."""
+    stated = [record for record in launches if record.kind != "search"]
+    count = len(stated or launches)
+    times = "one launch" if count == 1 else f"{count} launches"
+    found = compare(arms, stated, arms.baseline) if stated else None
+    if found is None:
+        return f"by the search alone, in {times}"
+    return f"{judge(found, arms.objective.decision)}, from {times}"
+
+
 def _warnings(arms: Arms, launches: Sequence[TrialRecord]) -> list[str]:
-    """What all that told anything warn of, and no launch of the baseline does."""
-    told = [_by_likeness(record) for record in launches if record.facts.warnings]
-    usual = {key for record in arms.baseline for key in _by_likeness(record)}
-    if not told or not any(record.facts.warnings for record in arms.baseline):
+    """What all launches that told warn of, and none of the baseline's does."""
+    told = [each for record in launches if (each := _by_likeness(record)) is not None]
+    usual = [each for record in arms.baseline if (each := _by_likeness(record)) is not None]
+    if not told or not usual:
         return []
     new = [text for key, text in told[0].items() if all(key in each for each in told[1:])]
-    new = [text for text in new if like(text) not in usual]
+    new = [text for text in new if not any(like(text) in each for each in usual)]
     more = f" And {len(new) - _WARNINGS} more." if len(new) > _WARNINGS else ""
     quoted = " ".join(f'"{text}"' for text in new[:_WARNINGS])
     return [f"The engine warns, and does not with the baseline: {quoted}{more}"] if new else []
 
 
-def _by_likeness(record: TrialRecord) -> Mapping[str, str]:
-    return {like(text): text for text in record.facts.warnings}
+def _by_likeness(record: TrialRecord) -> Mapping[str, str] | None:
+    warnings = record.facts.warnings
+    return None if warnings is None else {like(text): text for text in warnings}
 
 
 def _cores(launches: Sequence[TrialRecord]) -> list[str]:
-    """On which cores it was measured: the load generator had the others."""
-    first = launches[0]
-    if first.rehearsal or not first.server_cores or first.server_cores == first.client_cores:
+    """On which cores they were measured, where they agree: the load generator had the others."""
+    cores = {(tuple(r.server_cores), tuple(r.client_cores)) for r in launches if r.server_cores}
+    if launches[0].rehearsal or len(cores) != 1:
         return []
-    servers, client = listed(first.server_cores), listed(first.client_cores)
+    ((servers, client),) = cores
+    if servers == client:
+        return []
     return [
-        f"Measured with the servers on cores {servers} and the load generator on {client}: "
-        f"`taskset -c {servers}` before the command gives the same."
+        f"Measured with the servers on the host's cores {list_of(servers)} and the load generator "
+        f"on {list_of(client)}."
     ]
-
-
-def listed(cores: Iterable[int]) -> str:
-    """Cores as the kernel and taskset write them: 0-6,8."""
-    ordered = sorted(cores)
-    runs = [
-        [core for _, core in run]
-        for _, run in groupby(enumerate(ordered), key=lambda pair: pair[1] - pair[0])
-    ]
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

@@ -234,7 +234,7 @@ def _why_empty(study: LoadedStudy, records: Records, metrics: tuple[str, str]) -
     if not all(found):
         kept = " that kept every limit" if any(found) else ""
         power = any(word in metric for metric in metrics for word in ("joule", "watt"))
-        unseen = " Power is observed on NVIDIA GPUs only." if power else ""
+        unseen = " Power was not observed; NVIDIA GPUs tell it." if power else ""
         return f"No completed launch{kept} shows both {' and '.join(metrics)}.{unseen}"
     several = (
         f"All {len(whole)} launches that completed break"
