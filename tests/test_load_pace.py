@@ -16,7 +16,7 @@ from tuner.measuring.measurement import measure
 from tuner.measuring.validity import trial_doubts
 
 REPOSITORY = Path(__file__).parent.parent
-HOGS = 2
+HOGS = 4
 
 
 @pytest.fixture(scope="module")
