@@ -84,7 +84,7 @@ def _run(study: LoadedStudy, records: Records, progress: Progress) -> StudyView:
 def _cut_off(study: LoadedStudy, records: Records) -> list[int]:
     """Launches after the last record that have a folder: the tuner or the machine died in them."""
     folders = (study.folder / "trials").glob("[0-9]*")
-    numbers = sorted(int(folder.name) for folder in folders if folder.name.isdecimal())
+    numbers = sorted(int(f.name) for f in folders if f.name.isdecimal() and f.is_dir())
     return [number for number in numbers if number >= records.next_number]
 
 
