@@ -24,7 +24,9 @@ MAX_BODY_BYTES = 256_000_000
 _NO_BODY = (204, 304)
 _CRLF = b"\r\n"
 _FAST_BYTES = 4096
-_PIECES_BETWEEN_LOOKS = 8192
+"""A read that is longer is the parser's: the tables below have an entry for each length."""
+_PIECES_BETWEEN_SUMS = 8192
+"""So seldom are a stream's pieces added up: each is shorter than the above."""
 
 
 def _chunk_starts() -> list[tuple[bytes, ...]]:
@@ -55,12 +57,12 @@ class Connection(Wire):
         "_exchanges",
         "_finished",
         "_head",
-        "_looks_at",
         "_now",
         "_parser",
         "_raw",
         "_received",
         "_stall_s",
+        "_sums_at",
         "_tally",
         "_timer",
         "closed",
@@ -79,7 +81,7 @@ class Connection(Wire):
         self._raw: RawExchange | None = None
         self._exchanges = 0
         self._received = 0
-        self._looks_at = 0
+        self._sums_at = 0
         self._stall_s = STALL_S
         self._now = 0.0
         self._head = False
@@ -152,7 +154,7 @@ class Connection(Wire):
         self._between_chunks = False
         self._exchanges += 1
         self._received = 0
-        self._looks_at = _PIECES_BETWEEN_LOOKS
+        self._sums_at = _PIECES_BETWEEN_SUMS
         raw = self._raw = RawExchange(sent_s=perf_counter())
         if self.closed:
             raw.stale = True
@@ -206,8 +208,8 @@ class Connection(Wire):
             raw.arrivals_s.append(at_s if at_s > before_s else before_s)
             raw.pieces.append(data[_BODY_AT[size] : -2])
             self._tally.pieces += 1
-            if len(raw.pieces) >= self._looks_at:
-                self._looks_at = len(raw.pieces) + _PIECES_BETWEEN_LOOKS
+            if len(raw.pieces) >= self._sums_at:
+                self._sums_at = len(raw.pieces) + _PIECES_BETWEEN_SUMS
                 self._check_size(sum(map(len, raw.pieces)))
             if self._changed is not None:
                 self._wake()

@@ -112,7 +112,7 @@ def running_s(records: Sequence[TrialRecord]) -> float:
     that seem to overlap there are those of a clock that was put back.
     """
     total, reached = 0.0, float("-inf")
-    for start, end in sorted(_span(record) for record in records):
+    for start, end in sorted(span(record) for record in records):
         total += max(0.0, end - max(start, reached))
         reached = max(reached, end)
     used: defaultdict[tuple[str, str], float] = defaultdict(float)
@@ -122,6 +122,7 @@ def running_s(records: Sequence[TrialRecord]) -> float:
     return max(total, *used.values(), 0.0)
 
 
-def _span(record: TrialRecord) -> tuple[float, float]:
+def span(record: TrialRecord) -> tuple[float, float]:
+    """When a launch began and ended, in seconds since the epoch."""
     start = datetime.fromisoformat(record.started_at).timestamp()
     return start, start + record.duration_s

@@ -4,13 +4,13 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from tuner.definitions.validation import LoadedStudy
 from tuner.errors import RecordsError, SpaceError
-from tuner.night.budget import BudgetClock, deadline_after
+from tuner.night.budget import BudgetClock, deadline_after, span
 from tuner.night.foresight import proposals
 from tuner.night.launches import expected_launch_s
 from tuner.night.schedule import Situation, Stop, launches_made, next_job
@@ -58,16 +58,11 @@ def _launches_left(study: LoadedStudy, records: Sequence[TrialRecord]) -> int | 
     left = clock.launches_left(records, 0)
     if budget.deadline is None:
         return left
-    last = max(records, key=lambda record: _began_s(record) + record.duration_s)
-    began = datetime.fromtimestamp(_began_s(last))
-    ended = began + timedelta(seconds=last.duration_s)
+    last = max(records, key=lambda record: span(record)[1])
+    began, ended = map(datetime.fromtimestamp, span(last))
     left_s = max(0.0, (deadline_after(budget.deadline, began) - ended).total_seconds())
     until_deadline = int(left_s / expected_launch_s(study, records))
     return until_deadline if left is None else min(left, until_deadline)
-
-
-def _began_s(record: TrialRecord) -> float:
-    return datetime.fromisoformat(record.started_at).timestamp()
 
 
 def _goes_on(study: LoadedStudy, records: Sequence[TrialRecord], left: int | None) -> bool:
